@@ -29,15 +29,15 @@ fn main() {
     }
 }
 
-struct ByHand {
+struct HandWritten {
     params: Vec<f32>,
     arrays: [Vec<f32>; 2],
     of_rows: Vec<f32>,
 }
 
-impl ByHand {
+impl HandWritten {
     fn adam(&mut self, g: &SparseRows<Array2<f32>>, t: i32) {
-        let [of_mean, of_squares] = [0.9_f64, 0.999].map(|b| (1.0 / (1.0 - b.powi(t))) as f32);
+        let [mean_weight, square_weight] = [0.9_f64, 0.999].map(|b| (1.0 / (1.0 - b.powi(t))) as f32);
         let [m, v] = &mut self.arrays;
         for (row, g) in g.indices.iter().zip(g.values.as_slice().expect("dense").chunks_exact(COLUMNS)) {
             let here = row * COLUMNS..(row + 1) * COLUMNS;
@@ -45,7 +45,7 @@ impl ByHand {
             for (((p, m), v), g) in p.iter_mut().zip(m).zip(v).zip(g) {
                 *m = 0.9 * *m + 0.1 * g;
                 *v = 0.999 * *v + 0.001 * (g * g);
-                *p -= 1e-3 * (of_mean * *m / ((of_squares * *v).sqrt() + 1e-8));
+                *p -= 1e-3 * (mean_weight * *m / ((square_weight * *v).sqrt() + 1e-8));
             }
         }
     }
@@ -81,7 +81,7 @@ fn run<T: GradientTransformation<Needs = Nothing>>(
     optimizer: T,
     rows: usize,
     arrays: usize,
-    step_by_hand: fn(&mut ByHand, &SparseRows<Array2<f32>>, i32),
+    step_by_hand: fn(&mut HandWritten, &SparseRows<Array2<f32>>, i32),
 ) {
     // So that each page exists.
     let mut params = Array2::<f32>::from_elem((rows, COLUMNS), 1.0);
@@ -92,7 +92,7 @@ fn run<T: GradientTransformation<Needs = Nothing>>(
         array
     };
     let elements = rows * COLUMNS;
-    let mut hand = ByHand {
+    let mut hand = HandWritten {
         params: vec![1.0; elements],
         arrays: [0, 1].map(|i| zeros(i < arrays, elements)),
         of_rows: zeros(arrays == 0, rows),

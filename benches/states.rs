@@ -20,29 +20,29 @@ fn main() -> gradchain::Result<()> {
         .filter(|simd| *simd <= detected_simd_level())
     {
         force_simd_level(Some(simd));
-        against("roots", simd, plain(), quantized(plain()))?;
-        against("logarithms", simd, plain(), quantized(plain()).logarithmic(true))?;
-        against("mu in bf16", simd, plain(), plain().mu_dtype(DType::Bf16))?;
+        compare("roots", simd, plain(), quantized(plain()))?;
+        compare("logarithms", simd, plain(), quantized(plain()).logarithmic(true))?;
+        compare("mu in bf16", simd, plain(), plain().mu_dtype(DType::Bf16))?;
     }
     force_simd_level(None);
     Ok(())
 }
 
-fn against<A, B>(name: &str, simd: SimdLevel, single: A, few: B) -> gradchain::Result<()>
+fn compare<A, B>(name: &str, simd: SimdLevel, single: A, low_precision: B) -> gradchain::Result<()>
 where
     A: GradientTransformation<Needs = Nothing>,
     B: GradientTransformation<Needs = Nothing>,
 {
     let mut params = vec![0.5_f32; ELEMENTS];
     let gradient: Vec<f32> = (0..ELEMENTS).map(|i| (i as f32 * 0.618).sin() * 1e-2).collect();
-    let (mut of_single, mut of_few) = (single.init(&params)?, few.init(&params)?);
+    let (mut of_single, mut of_few) = (single.init(&params)?, low_precision.init(&params)?);
     let (mut ratios, mut times) = (Vec::new(), Vec::new());
     for pair in 0..PAIRS + 2 {
         let start = Instant::now();
         single.step(&mut params, &gradient, &mut of_single)?;
         let plain = start.elapsed().as_secs_f64();
         let start = Instant::now();
-        few.step(&mut params, &gradient, &mut of_few)?;
+        low_precision.step(&mut params, &gradient, &mut of_few)?;
         let coded = start.elapsed().as_secs_f64();
         // The first pairs touch pages.
         if pair >= 2 {

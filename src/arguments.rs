@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::range::Range;
 use crate::recipe::{Recipe, Setting};
 use crate::schedule::Hyperparam;
-use crate::state::Given;
+use crate::state::ArgumentValues;
 
 /// A transformation with named arguments.
 #[diagnostic::on_unimplemented(
@@ -52,67 +52,67 @@ impl<'a> Argument<'a> {
 /// # Example
 ///
 /// ```
-/// use gradchain::arguments::Within;
+/// use gradchain::arguments::CheckRange;
 /// use gradchain::range;
 ///
-/// let error = Some(1.5).within("soap", "shampoo_beta", range::DECAY).unwrap_err();
+/// let error = Some(1.5).check_range("soap", "shampoo_beta", range::DECAY).unwrap_err();
 /// assert_eq!(error.to_string(), "soap: argument `shampoo_beta` must be in [0, 1), found 1.5");
-/// assert!(None::<f64>.within("soap", "shampoo_beta", range::DECAY).is_ok());
+/// assert!(None::<f64>.check_range("soap", "shampoo_beta", range::DECAY).is_ok());
 /// ```
-pub trait Within {
+pub trait CheckRange {
     /// Checks that it is in a range; an absent value always is.
     ///
     /// # Errors
     ///
     /// Fails if it is not, or if a schedule is invalid; the values of a schedule are not known in advance.
-    fn within(&self, function: &str, argument: &str, range: Range) -> Result<()>;
+    fn check_range(&self, function: &str, argument: &str, range: Range) -> Result<()>;
 }
 
-impl Within for Hyperparam {
-    fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
-        Hyperparam::within(self, function, argument, range)
+impl CheckRange for Hyperparam {
+    fn check_range(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+        Hyperparam::check_range(self, function, argument, range)
     }
 }
 
-impl<T: Within> Within for Option<T> {
-    fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
-        self.as_ref().map_or(Ok(()), |given| given.within(function, argument, range))
+impl<T: CheckRange> CheckRange for Option<T> {
+    fn check_range(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+        self.as_ref().map_or(Ok(()), |given| given.check_range(function, argument, range))
     }
 }
 
-impl Within for f64 {
-    fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
-        number_within(*self, self, function, argument, range)
+impl CheckRange for f64 {
+    fn check_range(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+        check_number_range(*self, self, function, argument, range)
     }
 }
 
-impl Within for i64 {
-    fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
-        number_within(*self as f64, self, function, argument, range)
+impl CheckRange for i64 {
+    fn check_range(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+        check_number_range(*self as f64, self, function, argument, range)
     }
 }
 
-impl Within for u64 {
-    fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
-        number_within(*self as f64, self, function, argument, range)
+impl CheckRange for u64 {
+    fn check_range(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+        check_number_range(*self as f64, self, function, argument, range)
     }
 }
 
-impl Within for usize {
-    fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
-        number_within(*self as f64, self, function, argument, range)
+impl CheckRange for usize {
+    fn check_range(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+        check_number_range(*self as f64, self, function, argument, range)
     }
 }
 
 /// Checks that a number is in a range; `shown` is the number for messages.
-fn number_within(
+fn check_number_range(
     number: f64,
     shown: impl core::fmt::Display,
     function: &str,
     argument: &str,
     range: Range,
 ) -> Result<()> {
-    if (range.holds)(number) { Ok(()) } else { Err(Error::argument(function, argument, range.text, shown)) }
+    if (range.contains)(number) { Ok(()) } else { Err(Error::argument(function, argument, range.text, shown)) }
 }
 
 /// Returns an optional hyperparameter as an argument; its presence is fixed.
@@ -135,7 +135,7 @@ pub fn recipe_of(name: &str, arguments: &mut dyn FnMut(&mut Visit<'_>)) -> Recip
     Recipe::Map(vec![(name.into(), Recipe::Map(entries))])
 }
 
-pub(crate) fn hyperparams_of(arguments: &mut dyn FnMut(&mut Visit<'_>)) -> Given {
+pub(crate) fn hyperparams_of(arguments: &mut dyn FnMut(&mut Visit<'_>)) -> ArgumentValues {
     let mut all = Vec::new();
     arguments(&mut |name, argument| {
         if let Argument::Hyperparam(hyperparam) = argument {

@@ -13,7 +13,7 @@ use crate::tree::Tree;
 /// A parameter or gradient as a framework's tensor, with the properties that a step checks.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Placed<X> {
+pub struct DeviceTensor<X> {
     /// The elements, contiguous in row-major order.
     pub tensor: X,
     /// The dtype.
@@ -21,26 +21,26 @@ pub struct Placed<X> {
     /// The shape of the leaf.
     pub shape: Vec<usize>,
     /// The device of the tensor, if it is not that of the [`Tensors`].
-    pub elsewhere: Option<String>,
+    pub other_device: Option<String>,
 }
 
-impl<X> Placed<X> {
+impl<X> DeviceTensor<X> {
     /// Wraps a tensor on the device of the [`Tensors`].
-    pub fn new(tensor: X, dtype: DType, shape: impl Into<Vec<usize>>) -> Placed<X> {
-        Placed { tensor, dtype, shape: shape.into(), elsewhere: None }
+    pub fn new(tensor: X, dtype: DType, shape: impl Into<Vec<usize>>) -> DeviceTensor<X> {
+        DeviceTensor { tensor, dtype, shape: shape.into(), other_device: None }
     }
 
     /// Sets the device, if it is another one.
-    pub fn elsewhere(mut self, device: impl Into<Option<String>>) -> Placed<X> {
-        self.elsewhere = device.into();
+    pub fn other_device(mut self, device: impl Into<Option<String>>) -> DeviceTensor<X> {
+        self.other_device = device.into();
         self
     }
 }
 
-impl<X> fmt::Display for Placed<X> {
+impl<X> fmt::Display for DeviceTensor<X> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:?}", self.dtype, self.shape)?;
-        self.elsewhere.as_ref().map_or(Ok(()), |device| write!(f, " on {device}"))
+        self.other_device.as_ref().map_or(Ok(()), |device| write!(f, " on {device}"))
     }
 }
 
@@ -73,7 +73,7 @@ impl<O: GradientTransformation, T: Tensors> TensorState<O, T> {
         tensors: T,
         optimizer: &O,
         state: OptState<O>,
-        params: &[(&str, Placed<T::Tensor>)],
+        params: &[(&str, DeviceTensor<T::Tensor>)],
         copies: &P,
     ) -> Result<TensorState<O, T>> {
         fit(&state, params)?;
@@ -98,8 +98,8 @@ impl<O: GradientTransformation, T: Tensors> TensorState<O, T> {
     pub fn step(
         &mut self,
         optimizer: &O,
-        params: Vec<(&str, Placed<T::Tensor>)>,
-        gradients: Vec<Option<Placed<T::Tensor>>>,
+        params: Vec<(&str, DeviceTensor<T::Tensor>)>,
+        gradients: Vec<Option<DeviceTensor<T::Tensor>>>,
         write: &mut dyn FnMut(usize, T::Tensor) -> Result<()>,
     ) -> Result<Outcome>
     where
@@ -137,7 +137,7 @@ impl<O: GradientTransformation, T: Tensors> TensorState<O, T> {
 }
 
 /// Checks that a state is for these parameters, all on its device.
-fn fit<O: GradientTransformation, X>(state: &OptState<O>, params: &[(&str, Placed<X>)]) -> Result<()> {
+fn fit<O: GradientTransformation, X>(state: &OptState<O>, params: &[(&str, DeviceTensor<X>)]) -> Result<()> {
     let structure = state.structure();
     let refused =
         |argument: &str, expected: &str, found: String| Err(Error::argument("DeviceState", argument, expected, found));
@@ -149,14 +149,14 @@ fn fit<O: GradientTransformation, X>(state: &OptState<O>, params: &[(&str, Place
         if (*path, &*param.shape, param.dtype) != (leaf.path(), leaf.shape(), leaf.dtype()) {
             return refused(path, &leaf.to_string(), format!("{path}: {param}"));
         }
-        if param.elsewhere.is_some() {
+        if param.other_device.is_some() {
             return refused(path, "on the device of the state", param.to_string());
         }
     }
     Ok(())
 }
 
-fn gradient<X>(path: &str, param: &Placed<X>, found: Option<Placed<X>>) -> Result<X> {
+fn gradient<X>(path: &str, param: &DeviceTensor<X>, found: Option<DeviceTensor<X>>) -> Result<X> {
     let refused = |found: String| {
         let expected = format!("{param} on the device of the state");
         Err(Error::argument("gradient", path, &expected, found))
@@ -166,7 +166,7 @@ fn gradient<X>(path: &str, param: &Placed<X>, found: Option<Placed<X>>) -> Resul
         Some(found)
             if found.shape == param.shape
                 && [param.dtype, param.dtype.compute()].contains(&found.dtype)
-                && found.elsewhere.is_none() =>
+                && found.other_device.is_none() =>
         {
             Ok(found.tensor)
         }
@@ -179,17 +179,21 @@ mod tests {
     use super::*;
     use crate::transformation::GradientTransformation;
 
-    fn placed(dtype: DType, len: usize, elsewhere: Option<&str>) -> Placed<()> {
-        Placed { tensor: (), dtype, shape: vec![len], elsewhere: elsewhere.map(Into::into) }
+    fn device_tensor(dtype: DType, len: usize, other_device: Option<&str>) -> DeviceTensor<()> {
+        DeviceTensor { tensor: (), dtype, shape: vec![len], other_device: other_device.map(Into::into) }
     }
 
     #[test]
     fn what_is_elsewhere_or_of_another_type_or_shape_is_refused() {
-        let param = placed(DType::Bf16, 3, None);
+        let param = device_tensor(DType::Bf16, 3, None);
         for dtype in [DType::Bf16, DType::F32] {
-            assert!(gradient("w", &param, Some(placed(dtype, 3, None))).is_ok());
+            assert!(gradient("w", &param, Some(device_tensor(dtype, 3, None))).is_ok());
         }
-        let others = [placed(DType::F64, 3, None), placed(DType::F32, 2, None), placed(DType::F32, 3, Some("gpu 1"))];
+        let others = [
+            device_tensor(DType::F64, 3, None),
+            device_tensor(DType::F32, 2, None),
+            device_tensor(DType::F32, 3, Some("gpu 1")),
+        ];
         for (other, found) in others.into_iter().zip(["f64 [3]", "f32 [2]", "f32 [3] on gpu 1"]) {
             let error = gradient("w", &param, Some(other)).unwrap_err().to_string();
             assert!(
@@ -202,7 +206,7 @@ mod tests {
     #[test]
     fn parameters_on_another_device_than_the_state_are_refused() {
         let state = ().init(&vec![0.0_f32; 3]).unwrap();
-        let given = |dtype, elsewhere| fit(&state, &[("", placed(dtype, 3, elsewhere))]);
+        let given = |dtype, other_device| fit(&state, &[("", device_tensor(dtype, 3, other_device))]);
         given(DType::F32, None).unwrap();
         let error = given(DType::F32, Some("gpu 1")).unwrap_err().to_string();
         assert!(error.contains("on the device of the state, found f32 [3] on gpu 1"), "{error}");

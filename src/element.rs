@@ -5,15 +5,15 @@ use core::fmt;
 use num_traits::{Float, NumAssign};
 
 mod cube_root;
-mod in_engine;
+mod engine_real;
+#[cfg(feature = "half")]
+mod half_float;
 mod rounding;
-#[cfg(feature = "half")]
-mod sixteen_bits;
 
-pub(crate) use in_engine::{Both, ByReal, Contribution, InEngine, InRecord, PerReal};
-pub(crate) use rounding::Rounding;
+pub(crate) use engine_real::{BothTypes, Contribution, EngineReal, RecordedArray, TypeFamily, TypedJob};
 #[cfg(feature = "half")]
-pub(crate) use sixteen_bits::SixteenBits;
+pub(crate) use half_float::HalfFloat;
+pub(crate) use rounding::Rounding;
 
 /// The type of a leaf's elements.
 ///
@@ -49,9 +49,9 @@ pub enum DType {
 }
 
 /// 8-bit elements with a common scale.
-pub(crate) const CODED_BLOCK: usize = 256;
+pub(crate) const QUANTIZED_BLOCK: usize = 256;
 /// Bytes of the scale, which precedes them.
-pub(crate) const CODED_SCALE: usize = size_of::<f32>();
+pub(crate) const QUANTIZED_SCALE: usize = size_of::<f32>();
 
 impl DType {
     /// Returns the bytes of one element; of 8-bit types without its share of the scale, see [`bytes`](DType::bytes).
@@ -68,19 +68,19 @@ impl DType {
     ///
     /// Each 8-bit block of 256 has a scale of 4 bytes too, also a shorter last one.
     pub const fn bytes(self, elements: usize) -> usize {
-        let scales = if self.is_coded() { elements.div_ceil(CODED_BLOCK) * CODED_SCALE } else { 0 };
+        let scales = if self.is_quantized() { elements.div_ceil(QUANTIZED_BLOCK) * QUANTIZED_SCALE } else { 0 };
         elements * self.size() + scales
     }
 
     /// Returns the number of elements in `n` bytes of an 8-bit type; `n` for other types.
     #[cfg(feature = "checkpoint")]
     pub(crate) const fn elements(self, n: usize) -> usize {
-        let scales = n.div_ceil(CODED_BLOCK + CODED_SCALE) * CODED_SCALE;
-        if self.is_coded() { n.saturating_sub(scales) } else { n }
+        let scales = n.div_ceil(QUANTIZED_BLOCK + QUANTIZED_SCALE) * QUANTIZED_SCALE;
+        if self.is_quantized() { n.saturating_sub(scales) } else { n }
     }
 
     /// Returns whether it is one of the 8-bit types, which only state has.
-    pub const fn is_coded(self) -> bool {
+    pub const fn is_quantized(self) -> bool {
         matches!(self, DType::Root8 | DType::FourthRoot8 | DType::Log8 | DType::UnsignedLog8)
     }
 
@@ -114,7 +114,7 @@ impl DType {
 
     /// Returns the leaf type of this name, if it exists.
     pub fn from_name(name: &str) -> Option<DType> {
-        DType::named(name).filter(|dtype| !dtype.is_coded())
+        DType::named(name).filter(|dtype| !dtype.is_quantized())
     }
 
     /// As [`from_name`](Self::from_name), with the types of state.
@@ -127,7 +127,7 @@ impl DType {
     /// Returns whether this build supports leaves of this type.
     pub const fn is_supported(self) -> bool {
         let is_half = matches!(self, DType::F16 | DType::Bf16);
-        !self.is_coded() && (!is_half || cfg!(feature = "half"))
+        !self.is_quantized() && (!is_half || cfg!(feature = "half"))
     }
 }
 
@@ -173,7 +173,7 @@ pub trait Element:
 ///
 /// Rules are generic over it, with all of [`num_traits::Float`]. [`Real::of`] converts constants. A third type, which
 /// no leaf has, records the operations on its values, which makes a [`Program`](crate::program::Program) of a rule.
-pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + core::iter::Sum + InEngine {
+pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + core::iter::Sum + EngineReal {
     /// Rounds an `f64` constant or scalar to this type.
     #[inline(always)]
     fn of(value: f64) -> Self {
@@ -292,7 +292,7 @@ macro_rules! with_dtype {
             $crate::element::DType::F16 | $crate::element::DType::Bf16 => {
                 unreachable!("16-bit leaves need the feature `half`")
             }
-            coded => unreachable!("state in {coded} is read and written block by block"),
+            quantized => unreachable!("state in {quantized} is read and written block by block"),
         }
     };
 }

@@ -4,8 +4,8 @@ mod suggestions;
 
 use core::fmt;
 
-use self::suggestions::Known;
-pub(crate) use self::suggestions::is_meant;
+use self::suggestions::Suggestions;
+pub(crate) use self::suggestions::is_suggestion;
 use crate::layout::Difference;
 
 /// An error: its place, the expected and the found value.
@@ -46,7 +46,7 @@ enum Kind {
         pattern: String,
         paths: Vec<String>,
         /// A similar pattern that matches leaves.
-        meant: Option<String>,
+        suggestion: Option<String>,
     },
     UnknownName {
         place: String,
@@ -56,7 +56,7 @@ enum Kind {
     },
     Mismatch {
         what: String,
-        misfit: Misfit,
+        mismatch_report: MismatchReport,
     },
     #[cfg(feature = "checkpoint")]
     File {
@@ -84,16 +84,16 @@ enum Kind {
 
 /// The misfits and hints, one per line.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Misfit {
+pub(crate) struct MismatchReport {
     pub(crate) lines: Vec<String>,
     pub(crate) hints: Vec<String>,
     /// Verbs of a migration that together make it fit, one per line.
     pub(crate) proposed: Vec<String>,
 }
 
-impl From<Vec<String>> for Misfit {
-    fn from(lines: Vec<String>) -> Misfit {
-        Misfit { lines, ..Misfit::default() }
+impl From<Vec<String>> for MismatchReport {
+    fn from(lines: Vec<String>) -> MismatchReport {
+        MismatchReport { lines, ..MismatchReport::default() }
     }
 }
 
@@ -131,9 +131,9 @@ impl Error {
         what: impl Into<String>,
         pattern: impl Into<String>,
         paths: Vec<String>,
-        meant: Option<String>,
+        suggestion: Option<String>,
     ) -> Error {
-        Error(Box::new(Kind::NoMatch { what: what.into(), pattern: pattern.into(), paths, meant }))
+        Error(Box::new(Kind::NoMatch { what: what.into(), pattern: pattern.into(), paths, suggestion }))
     }
 
     pub(crate) fn unknown_name(
@@ -155,13 +155,13 @@ impl Error {
         Error::state(place, "the state was made by another transformation; make one with `init`")
     }
 
-    pub(crate) fn mismatch(what: impl Into<String>, misfit: Misfit) -> Error {
-        Error(Box::new(Kind::Mismatch { what: what.into(), misfit }))
+    pub(crate) fn mismatch(what: impl Into<String>, mismatch_report: MismatchReport) -> Error {
+        Error(Box::new(Kind::Mismatch { what: what.into(), mismatch_report }))
     }
 
     #[cfg(feature = "serde")]
-    pub(crate) fn misfit(called: &str, misfit: Misfit) -> Error {
-        Error::mismatch(format!("{called} does not fit"), misfit)
+    pub(crate) fn mismatch_report(called: &str, mismatch_report: MismatchReport) -> Error {
+        Error::mismatch(format!("{called} does not fit"), mismatch_report)
     }
 
     /// Returns an error for an invalid or inaccessible file.
@@ -337,14 +337,14 @@ impl fmt::Display for Error {
             Kind::Argument { function, argument, expected, found } => {
                 write!(f, "{function}: argument `{argument}` must be {expected}, found {found}")
             }
-            Kind::NoMatch { what, pattern, paths, meant } => {
+            Kind::NoMatch { what, pattern, paths, suggestion } => {
                 write!(f, "{what} `{pattern}` matches none of the {} leaves{}", paths.len(), Listing(paths))?;
-                meant.as_ref().map_or(Ok(()), |meant| write!(f, "; did you mean `{meant}`?"))
+                suggestion.as_ref().map_or(Ok(()), |suggestion| write!(f, "; did you mean `{suggestion}`?"))
             }
             Kind::UnknownName { place, what, name, known } => {
-                write!(f, "{place}: unknown {what} `{name}`{}", Known(name, known))
+                write!(f, "{place}: unknown {what} `{name}`{}", Suggestions(name, known))
             }
-            Kind::Mismatch { what, misfit: Misfit { lines, hints, proposed } } => {
+            Kind::Mismatch { what, mismatch_report: MismatchReport { lines, hints, proposed } } => {
                 write!(f, "{what}: ")?;
                 Lines(lines).fmt(f)?;
                 hints.iter().chain(proposed).try_for_each(|hint| write!(f, "\n  {hint}"))

@@ -129,15 +129,15 @@ impl<T: Stage> OptState<T> {
 
     pub(crate) fn evaluate(&self) -> Result<Evaluate<'_>> {
         self.fits()?;
-        let (mut found, mut apart): (Vec<(String, Evaluation<'_>)>, _) = (Vec::new(), None);
+        let (mut found, mut other_tree): (Vec<(String, Evaluation<'_>)>, _) = (Vec::new(), None);
         (**self).walk(&mut StateWalk::of_evaluations(&mut |path, e, is_apart| {
             if is_apart {
-                apart = Some(String::from(path));
+                other_tree = Some(String::from(path));
             } else {
                 found.push((path.into(), e));
             }
         }));
-        if let Some(path) = apart {
+        if let Some(path) = other_tree {
             let problem = format!("the evaluation parameters of `{path}` are for other leaves than those of `params`");
             return Err(Error::state("eval_params", problem));
         }
@@ -201,7 +201,7 @@ impl Evaluate<'_> {
 fn evaluate(e: &Evaluation<'_>, leaf: usize, spec: &LeafSpec, values: &mut [f64]) {
     // A term of weight 0 is not read: it may be infinite.
     let part = |of: f64, x: f64| if of == 0.0 { -0.0 } else { of * x };
-    let one = |p: f64, m: f64| part(e.of_params, p) + part(e.of_moments, m);
+    let one = |p: f64, m: f64| part(e.params_weight, p) + part(e.moments_weight, m);
     let same_order = e.moments.strides(leaf) == spec.strides();
     match e.moments.dtype(leaf) {
         Some(DType::F64) if same_order => {

@@ -19,9 +19,9 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::alloc::{Layout, dealloc, handle_alloc_error};
 
-use crate::element::{CODED_BLOCK, DType, Element, with_dtype};
+use crate::element::{DType, Element, QUANTIZED_BLOCK, with_dtype};
 pub(crate) use pages::move_to_huge_pages;
-use pages::{CAN_ASK, HUGE_PAGE, zeroed};
+use pages::{CAN_ADVISE, HUGE_PAGE, zeroed};
 pub(crate) use strided::RawStrided;
 
 /// Bytes of a cache line, and of the widest vector register.
@@ -33,14 +33,14 @@ const LARGE: usize = 1 << 18;
 /// The offset of a large array in its first page. At equal offsets, elements of equal index would map to the same L1
 /// set, and a loop needs all of them at once: with five arrays it takes up to a quarter longer (`docs/performance.md`).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct InPage(usize);
+pub(crate) struct PageOffset(usize);
 
-impl InPage {
+impl PageOffset {
     /// Returns the next offset: 17 of a page's 64 cache lines further. The sequence visits every line, keeps a rule's
     /// arrays far apart, and avoids the start of a page, where users' arrays begin.
-    pub(crate) fn next() -> InPage {
-        static PLACES: AtomicUsize = AtomicUsize::new(1);
-        InPage(PLACES.fetch_add(1, Ordering::Relaxed).wrapping_mul(17 * ALIGN) % PAGE)
+    pub(crate) fn next() -> PageOffset {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        PageOffset(NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(17 * ALIGN) % PAGE)
     }
 }
 
@@ -62,7 +62,7 @@ unsafe impl Sync for RawSlice {}
 
 impl RawSlice {
     // A dangling pointer, aligned for every type.
-    pub(crate) const NOWHERE: RawSlice =
+    pub(crate) const EMPTY: RawSlice =
         RawSlice { ptr: NonNull::<f64>::dangling().cast(), len: 0, dtype: DType::F64, first: 0 };
 
     pub(crate) fn new<T: Element>(ptr: NonNull<T>, len: usize) -> RawSlice {
@@ -71,7 +71,7 @@ impl RawSlice {
 
     /// Returns an empty slice, for absent leaves.
     pub(crate) fn empty(dtype: DType) -> RawSlice {
-        RawSlice { dtype, ..RawSlice::NOWHERE }
+        RawSlice { dtype, ..RawSlice::EMPTY }
     }
 
     #[inline]
@@ -86,13 +86,13 @@ impl RawSlice {
 
     /// Views bytes as `len` elements of an 8-bit dtype; `None` if lengths do not match.
     #[cfg(feature = "serde")]
-    pub(crate) fn coded(bytes: &[u8], dtype: DType, len: usize) -> Option<RawSlice> {
-        let fits = dtype.is_coded() && len <= bytes.len() && dtype.bytes(len) == bytes.len();
+    pub(crate) fn quantized(bytes: &[u8], dtype: DType, len: usize) -> Option<RawSlice> {
+        let fits = dtype.is_quantized() && len <= bytes.len() && dtype.bytes(len) == bytes.len();
         fits.then(|| RawSlice { ptr: NonNull::from(bytes).cast(), len, dtype, first: 0 })
     }
 
     /// Returns the elements as a range of an array, from `first` on; accesses use the array's indices.
-    pub(crate) fn placed_at(self, first: usize) -> RawSlice {
+    pub(crate) fn with_first(self, first: usize) -> RawSlice {
         RawSlice { first, ..self }
     }
 
@@ -110,7 +110,7 @@ impl RawSlice {
     fn at(&self, start: usize, len: usize) -> usize {
         let at = start.wrapping_sub(self.first);
         if start < self.first || at > self.len || len > self.len - at {
-            Self::lacks([start, len], [self.len, self.first]);
+            Self::out_of_bounds([start, len], [self.len, self.first]);
         }
         at
     }
@@ -118,16 +118,16 @@ impl RawSlice {
     /// By value: a reference would spill `self` to memory at each call of `at`.
     #[cold]
     #[track_caller]
-    fn lacks([start, len]: [usize; 2], [of, first]: [usize; 2]) -> ! {
+    fn out_of_bounds([start, len]: [usize; 2], [of, first]: [usize; 2]) -> ! {
         panic!("{start} + {len} of {of} from {first} on")
     }
 
     /// Returns a range's offset and length in bytes. A range of 8-bit elements must consist of whole blocks, but for
     /// the array's end.
-    fn in_bytes(&self, start: usize, len: usize) -> (usize, usize) {
+    fn byte_range(&self, start: usize, len: usize) -> (usize, usize) {
         let at = self.at(start, len);
-        let whole = at.is_multiple_of(CODED_BLOCK) && (len.is_multiple_of(CODED_BLOCK) || at + len == self.len);
-        assert!(whole || !self.dtype.is_coded(), "{start} + {len} of {} in {} cuts a block", self.len, self.dtype);
+        let whole = at.is_multiple_of(QUANTIZED_BLOCK) && (len.is_multiple_of(QUANTIZED_BLOCK) || at + len == self.len);
+        assert!(whole || !self.dtype.is_quantized(), "{start} + {len} of {} in {} cuts a block", self.len, self.dtype);
         (self.dtype.bytes(at), self.dtype.bytes(len))
     }
 
@@ -137,7 +137,7 @@ impl RawSlice {
 
     /// Returns the addresses of a range; of 8-bit elements, of whole blocks.
     pub(crate) fn addresses(&self, start: usize, len: usize) -> core::ops::Range<usize> {
-        let (at, bytes) = self.in_bytes(start, len);
+        let (at, bytes) = self.byte_range(start, len);
         let begin = self.address() + at;
         begin..begin + bytes
     }
@@ -192,8 +192,8 @@ impl RawSlice {
     ///
     /// As [`slice`](RawSlice::slice).
     pub(crate) unsafe fn bytes<'a>(&self, start: usize, len: usize) -> &'a [u8] {
-        let (at, bytes) = self.in_bytes(start, len);
-        // SAFETY: `in_bytes` checked the bounds; numbers have no padding; the caller guarantees live memory without
+        let (at, bytes) = self.byte_range(start, len);
+        // SAFETY: `byte_range` checked the bounds; numbers have no padding; the caller guarantees live memory without
         // writes.
         unsafe { core::slice::from_raw_parts(self.ptr.as_ptr().add(at), bytes) }
     }
@@ -204,7 +204,7 @@ impl RawSlice {
     ///
     /// As [`slice_mut`](RawSlice::slice_mut).
     pub(crate) unsafe fn bytes_mut<'a>(&self, start: usize, len: usize) -> &'a mut [u8] {
-        let (at, bytes) = self.in_bytes(start, len);
+        let (at, bytes) = self.byte_range(start, len);
         // SAFETY: as above, and the caller guarantees exclusive use; every bit pattern is a valid number.
         unsafe { core::slice::from_raw_parts_mut(self.ptr.as_ptr().add(at), bytes) }
     }
@@ -283,16 +283,16 @@ unsafe impl Sync for Buffer {}
 
 impl Buffer {
     pub(crate) fn zeros(dtype: DType, len: usize) -> Buffer {
-        Self::must(dtype, len, InPage::next())
+        Self::new_or_abort(dtype, len, PageOffset::next())
     }
 
-    fn must(dtype: DType, len: usize, place: InPage) -> Buffer {
+    fn new_or_abort(dtype: DType, len: usize, place: PageOffset) -> Buffer {
         Self::try_zeros(dtype, len, place)
             .unwrap_or_else(|| handle_alloc_error(Self::layout(dtype, len).unwrap_or(Layout::new::<f64>())))
     }
 
     /// Returns `None` if not enough memory is available.
-    pub(crate) fn try_zeros(dtype: DType, len: usize, place: InPage) -> Option<Buffer> {
+    pub(crate) fn try_zeros(dtype: DType, len: usize, place: PageOffset) -> Option<Buffer> {
         if len == 0 {
             return Some(Buffer { data: RawSlice::empty(dtype), shift: 0 });
         }
@@ -311,7 +311,7 @@ impl Buffer {
         // Scales take less room than their 8-bit elements.
         let size = len.checked_mul(dtype.size().max(2)).map(|_| dtype.bytes(len))?;
         let size = if size > LARGE { size.checked_add(PAGE)? } else { size };
-        let align = if CAN_ASK && size >= HUGE_PAGE { HUGE_PAGE } else { ALIGN };
+        let align = if CAN_ADVISE && size >= HUGE_PAGE { HUGE_PAGE } else { ALIGN };
         Layout::from_size_align(size, align).ok()
     }
 
@@ -368,8 +368,8 @@ impl Drop for Buffer {
 impl Clone for Buffer {
     fn clone(&self) -> Buffer {
         // The original's offset, which keeps the distance between sibling arrays.
-        let place = InPage(self.data.ptr.addr().get() % PAGE);
-        let mut copy = Buffer::must(self.data.dtype, self.data.len, place);
+        let place = PageOffset(self.data.ptr.addr().get() % PAGE);
+        let mut copy = Buffer::new_or_abort(self.data.dtype, self.data.len, place);
         copy.as_bytes_mut().copy_from_slice(self.as_bytes());
         copy
     }
@@ -377,7 +377,7 @@ impl Clone for Buffer {
 
 impl core::fmt::Debug for Buffer {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        if self.data.dtype.is_coded() {
+        if self.data.dtype.is_quantized() {
             return f.debug_list().entries(self.as_bytes()).finish();
         }
         with_dtype!(self.data.dtype, T => f.debug_list().entries(self.get::<T>().unwrap_or_default()).finish())
@@ -386,7 +386,7 @@ impl core::fmt::Debug for Buffer {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALIGN, Buffer, InPage, LARGE, PAGE, RawSlice};
+    use super::{ALIGN, Buffer, LARGE, PAGE, PageOffset, RawSlice};
     use crate::element::DType;
 
     /// Copied for each leaf and step. With padding the copy would use overlapping moves, which defeat store forwarding.
@@ -399,17 +399,17 @@ mod tests {
     #[test]
     fn large_arrays_begin_where_they_are_told_to() {
         let len = LARGE / 4 + 1;
-        let in_page = |buffer: &Buffer| buffer.as_bytes().as_ptr().addr() % PAGE;
+        let page_offset = |buffer: &Buffer| buffer.as_bytes().as_ptr().addr() % PAGE;
         for place in (0..PAGE).step_by(5 * ALIGN) {
-            let mut array = Buffer::try_zeros(DType::F32, len, InPage(place)).expect("memory");
-            assert_eq!(in_page(&array), place);
+            let mut array = Buffer::try_zeros(DType::F32, len, PageOffset(place)).expect("memory");
+            assert_eq!(page_offset(&array), place);
             let data = array.get_mut::<f32>().expect("f32");
             assert!(data.iter().all(|x| x.to_bits() == 0), "at {place}");
             (data[0], data[len - 1]) = (1.0, 2.0);
             let copy = array.clone();
-            assert_eq!((in_page(&copy), copy.as_bytes()), (place, array.as_bytes()));
+            assert_eq!((page_offset(&copy), copy.as_bytes()), (place, array.as_bytes()));
         }
-        assert_ne!(InPage::next(), InPage::next());
+        assert_ne!(PageOffset::next(), PageOffset::next());
     }
 
     #[test]
@@ -419,7 +419,7 @@ mod tests {
             array.fill(3.0);
             assert_eq!(array.clone().get::<f64>(), Some(&vec![3.0; len][..]));
         }
-        assert!(Buffer::try_zeros(DType::F64, usize::MAX / 8, InPage::next()).is_none());
-        assert!(Buffer::try_zeros(DType::F64, usize::MAX, InPage::next()).is_none());
+        assert!(Buffer::try_zeros(DType::F64, usize::MAX / 8, PageOffset::next()).is_none());
+        assert!(Buffer::try_zeros(DType::F64, usize::MAX, PageOffset::next()).is_none());
     }
 }

@@ -10,7 +10,7 @@ use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::select::{Mask, subtree};
 use crate::state::{
-    ItemSpec, Moves, Owner, Parts, Source, State, Verb, counts_by_leaf, items, items_mut, put, sources,
+    ItemSpec, Moves, Owner, Parts, Source, State, Verb, assign_item, counts_by_leaf, items, items_mut, sources,
 };
 use crate::transformation::OptState;
 use crate::tree::{BufferSpec, Difference, LeafSpec, Structure, Tree};
@@ -97,12 +97,12 @@ impl Migration {
     }
 
     pub(crate) fn resolve(&self, old: &Structure, new: &Structure) -> Result<Resolved> {
-        self.resolve_beside((old, &[]), (new, &[]))
+        self.resolve_with_buffers((old, &[]), (new, &[]))
     }
 
     /// Resolves paths for two models; verbs also name [buffers](crate::tree::Buffer) by path.
-    pub(crate) fn resolve_beside(&self, (old, kept): Model<'_>, (new, wanted): Model<'_>) -> Result<Resolved> {
-        let (there, here) = (old.beside(kept), new.beside(wanted));
+    pub(crate) fn resolve_with_buffers(&self, (old, kept): Model<'_>, (new, wanted): Model<'_>) -> Result<Resolved> {
+        let (there, here) = (old.with_buffers(kept), new.with_buffers(wanted));
         let dropped = any(&self.dropped, &there, "drop")?;
         let fresh = any(&self.fresh, &here, "fresh")?;
         let cast = any(&self.cast, &here, "cast")?;
@@ -363,7 +363,7 @@ impl<T: Stage> OptState<T> {
             _ => false,
         };
         let from = items(&*fresh, &structure);
-        if let Some((name, _)) = from.iter().find(|(name, _)| matches!(name.of, Owner::Apart(_))) {
+        if let Some((name, _)) = from.iter().find(|(name, _)| matches!(name.of, Owner::OtherTree(_))) {
             return Err(Error::state("reset", format!("`{name}` combines all leaves, so it cannot be reset for some")));
         }
         let into = items_mut(&mut **self, &structure);
@@ -373,7 +373,7 @@ impl<T: Stage> OptState<T> {
             return Err(Error::state("reset", "the state was made by another transformation"));
         }
         for ((name, into), (_, from)) in into.into_iter().zip(&from).filter(|((name, _), _)| is_chosen(&name.of)) {
-            put(into, from).ok_or_else(|| Error::state("reset", format!("`{name}` is of another kind")))?;
+            assign_item(into, from).ok_or_else(|| Error::state("reset", format!("`{name}` is of another kind")))?;
         }
         Ok(())
     }
@@ -388,7 +388,8 @@ impl<T: Stage> OptState<T> {
         let into = items_mut(&mut **self, &own);
         let old: Vec<_> = from.iter().map(ItemSpec::of).collect();
         let new: Vec<_> = into.iter().map(ItemSpec::of_mut).collect();
-        let sources = sources(&old, &new, moves, None).map_err(|misfit| Error::mismatch("migrate", misfit))?;
+        let sources =
+            sources(&old, &new, moves, None).map_err(|mismatch_report| Error::mismatch("migrate", mismatch_report))?;
         if !sources.params.is_empty() {
             let problem = "`params_from_part`: `migrate` writes no parameters; save them with the state, and load with \
                            `Load::migrating`";
@@ -396,7 +397,7 @@ impl<T: Stage> OptState<T> {
         }
         for ((name, into), source) in into.into_iter().zip(sources.values) {
             if let Source::Item(source) = source {
-                put(into, &from[source].1)
+                assign_item(into, &from[source].1)
                     .ok_or_else(|| Error::state("migrate", format!("`{name}` is of another kind")))?;
             }
         }
@@ -414,8 +415,8 @@ type Leaf<'a> = (&'a str, &'a [usize]);
 #[cfg(feature = "serde")]
 pub(crate) fn missing_heads(missing: &[Leaf<'_>], strange: &[Leaf<'_>]) -> Vec<(String, String)> {
     /// Bounds the time for models with very many leaves.
-    const FEW: usize = 16;
-    const MANY: usize = 1000;
+    const MAX_CANDIDATES: usize = 16;
+    const MAX_LEAVES: usize = 1000;
     let heads_of = |leaf: &Leaf<'_>| -> BTreeSet<_> { strange.iter().filter_map(|other| heads(other, leaf)).collect() };
     let all: HashMap<&str, &[usize]> = missing.iter().copied().collect();
     let explains = |head: &(String, String)| {
@@ -425,19 +426,19 @@ pub(crate) fn missing_heads(missing: &[Leaf<'_>], strange: &[Leaf<'_>]) -> Vec<(
         });
         here.count()
     };
-    let candidates: BTreeSet<_> = missing.iter().take(FEW).flat_map(heads_of).collect();
+    let candidates: BTreeSet<_> = missing.iter().take(MAX_CANDIDATES).flat_map(heads_of).collect();
     let of_all = |head: &&(String, String)| [missing.len(), strange.len()].contains(&explains(head));
     if let Some(head) = candidates.iter().find(of_all) {
         return vec![head.clone()];
     }
-    if missing.len().max(strange.len()) > MANY {
+    if missing.len().max(strange.len()) > MAX_LEAVES {
         return Vec::new();
     }
     let by_path: Vec<BTreeSet<_>> = missing.iter().map(heads_of).collect();
     let one_each = by_path.iter().all(|heads| heads.len() == 1);
     let all: BTreeSet<_> = by_path.into_iter().flatten().collect();
-    let apart = all.iter().all(|(a, _)| !all.iter().any(|(b, _)| a != b && subtree::holds(a, b)));
-    if one_each && apart { all.into_iter().collect() } else { Vec::new() }
+    let other_tree = all.iter().all(|(a, _)| !all.iter().any(|(b, _)| a != b && subtree::holds(a, b)));
+    if one_each && other_tree { all.into_iter().collect() } else { Vec::new() }
 }
 
 /// Returns the heads of two paths that differ in extra levels or one level's name only.

@@ -20,10 +20,10 @@
 //! [whole-tree]: https://docs.rs/gradchain/latest/gradchain/_guide/own_whole_tree/index.html
 
 pub use crate::engine::{
-    Access, Arithmetic, Around, AroundWithArithmetic, AroundWithReductions, Clock, Codes, Decision, Effect, Elements,
-    Elsewhere, Holds, InitContext, Inner, LeafObserver, LeafStatistics, LeafVisitor, Line, Named, NoArithmetic,
-    OneElement, Optimizer, Outcome, Part, PartState, Passes, Reducing, ReducingPasses, RemoteLeaf, Rule, Runs, Scope,
-    Slot, SlotArray, StepContext, Steps, Sums, TwoPass, TwoPasses, Whole, WholeLeaf, WholeTree,
+    Access, Arithmetic, Around, AroundWithArithmetic, AroundWithReductions, Clock, Decision, Effect, Elements, Holds,
+    InitContext, Inner, LeafObserver, LeafStatistics, LeafVisitor, Line, Named, NoArithmetic, OneElement, Optimizer,
+    Outcome, OutsideMask, Part, PartState, Passes, Quantization, Reducing, ReducingPasses, RemoteLeaf, Rule, Runs,
+    Scope, Slot, SlotArray, StepContext, Steps, Sums, TwoPass, TwoPasses, Whole, WholeLeaf, WholeTree,
     WholeTreeTransformation, WithArithmetic, WithLeafStatistics, WithReductions, Wrapper, WrapperState, differs,
     own_recipe,
 };
@@ -31,7 +31,7 @@ pub use crate::engine::{
 /// The imports of most parts: `use gradchain::part::prelude::*;`
 pub mod prelude {
     pub(crate) use crate::engine::{
-        Observer, Observes, OneElementWithMemory, RuleWithMemory, RunsInside, Stage, Stretch, Transform,
+        InnerRuns, LeafSlice, Observer, Observes, OneElementWithMemory, RuleWithMemory, Stage, Transform,
     };
     pub(crate) use crate::state::state_fields;
 

@@ -7,13 +7,13 @@ pub struct Range {
     /// The text in messages: "in [0, 1)".
     pub text: &'static str,
     /// Returns true if a number is in it.
-    pub holds: fn(f64) -> bool,
+    pub contains: fn(f64) -> bool,
 }
 
 impl Range {
-    /// Returns the numbers that `holds` accepts; `text` continues "must be" in messages.
-    pub const fn new(text: &'static str, holds: fn(f64) -> bool) -> Range {
-        Range { text, holds }
+    /// Returns the numbers that `contains` accepts; `text` continues "must be" in messages.
+    pub const fn new(text: &'static str, contains: fn(f64) -> bool) -> Range {
+        Range { text, contains }
     }
 }
 
@@ -36,13 +36,13 @@ pub const ABOVE_0: Range = Range::new("positive", |x| x > 0.0);
 pub const DECAY: Range = Range::new("in [0, 1)", |x| (0.0..1.0).contains(&x));
 
 /// A fraction: from 0 to 1. Messages say "in [0, 1]".
-pub const SHARE: Range = Range::new("in [0, 1]", |x| (0.0..=1.0).contains(&x));
+pub const UNIT_INTERVAL: Range = Range::new("in [0, 1]", |x| (0.0..=1.0).contains(&x));
 
 /// A fraction that is not 0. Messages say "in (0, 1]".
-pub const PART: Range = Range::new("in (0, 1]", |x| x > 0.0 && x <= 1.0);
+pub const POSITIVE_FRACTION: Range = Range::new("in (0, 1]", |x| x > 0.0 && x <= 1.0);
 
 /// Between 0 and 1, without the two. Messages say "between 0 and 1".
-pub const INSIDE: Range = Range::new("between 0 and 1", |x| x > 0.0 && x < 1.0);
+pub const OPEN_UNIT_INTERVAL: Range = Range::new("between 0 and 1", |x| x > 0.0 && x < 1.0);
 
 /// More than 1, and finite. Messages say "finite and more than 1".
 pub const ABOVE_1: Range = Range::new("finite and more than 1", |x| x > 1.0 && x.is_finite());

@@ -113,7 +113,7 @@ fn same<C: Real>(a: C, b: C) -> bool {
 /// Runs a rule and its program on the same elements.
 fn compare<R: Rule, C: Real>(rule: &R, count: u64) -> Program {
     let clock = Clock::after(count);
-    let (program, scalars) = Program::of_rule(rule, clock, C::DTYPE).unwrap();
+    let (program, scalars) = Program::record_rule(rule, clock, C::DTYPE).unwrap();
     let k = rule.scalars::<C>(clock);
     let n = R::SLOTS.len();
     assert!(program.slots().iter().eq(R::SLOTS.iter().map(|slot| slot.name())));
@@ -183,17 +183,17 @@ fn no_rule_is_missing_above() {
 
 #[test]
 fn a_program_outlives_its_step_where_nothing_is_decided_anew() {
-    let record = |count| Program::of_rule(&scale_by_adam(), Clock::after(count), DType::F32).unwrap();
+    let record = |count| Program::record_rule(&scale_by_adam(), Clock::after(count), DType::F32).unwrap();
     let ((first, at_first), (later, at_later)) = (record(0), record(77));
     assert_eq!(first, later);
     assert_ne!(at_first, at_later);
     // The first step has no previous gradient.
-    let record = |count| Program::of_rule(&scale_by_adan(), Clock::after(count), DType::F32).unwrap().0;
+    let record = |count| Program::record_rule(&scale_by_adan(), Clock::after(count), DType::F32).unwrap().0;
     assert_ne!(record(0), record(1));
     assert_eq!(record(1), record(2));
     // Constants have a dtype, so programs do.
-    assert_ne!(record(1), Program::of_rule(&scale_by_adan(), Clock::after(1), DType::F64).unwrap().0);
-    assert_eq!(record(1), Program::of_rule(&scale_by_adan(), Clock::after(1), DType::Bf16).unwrap().0);
+    assert_ne!(record(1), Program::record_rule(&scale_by_adan(), Clock::after(1), DType::F64).unwrap().0);
+    assert_eq!(record(1), Program::record_rule(&scale_by_adan(), Clock::after(1), DType::Bf16).unwrap().0);
 }
 
 #[test]
@@ -218,5 +218,5 @@ fn a_program_reads_like_its_rule() {
         "u' = t8 / t12",
         "",
     ];
-    assert_eq!(show(Program::of_rule(&scale_by_adam(), Clock::after(0), DType::F32)), adam.join("\n"));
+    assert_eq!(show(Program::record_rule(&scale_by_adam(), Clock::after(0), DType::F32)), adam.join("\n"));
 }

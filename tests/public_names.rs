@@ -14,7 +14,7 @@ use files::collect;
 /// Types that users construct or match exhaustively, with reasons against growth.
 const CLOSED: &[(&str, &str)] = &[
     ("Comparison", "devices match it in full, and other comparisons follow from these three"),
-    ("Decided", "a wrapper of one value, which visits of arguments make"),
+    ("Fixed", "a wrapper of one value, which visits of arguments make"),
     ("Inner", "a wrapper of one value, which visits of arguments make"),
     ("Layout", "the inputs of a layer come first or its outputs do"),
     ("Required", "a wrapper of one value, which visits of arguments make"),

@@ -135,7 +135,7 @@ fn inner_loops<'a>(code: &[&'a str]) -> Vec<Vec<&'a str>> {
 /// gradients.
 const ADDS: &str = "Kh2_Kb0_";
 const ADDS_MIXED: &str = "fKh2_Kb1_";
-const GIVES: &str = "Kh1_Kb0_";
+const STORES: &str = "Kh1_Kb0_";
 const DROPS: &str = "Kh0_Kb0_";
 const DROPS_MIXED: &str = "fKh0_Kb1_";
 
@@ -200,9 +200,9 @@ const CHAINS: &[(&str, &[&str])] = &[
 
 /// Stages that are separate loops, in boxes: part, pass, instructions as in `AXES`.
 const MEMBERS: &[(&str, &str, &str, &[&str])] = &[
-    ("8ZeroNans", GIVES, "Kj0_K", &["cmpordp_"]),
+    ("8ZeroNans", STORES, "Kj0_K", &["cmpordp_"]),
     ("16ClipByGlobalNorm", DROPS, "Kj0_KB", &["mulpd", "addpd"]),
-    ("11ScaleByAdam", GIVES, "Kj0_K", &["sqrtp_", "divp_", "mulp_", "addp_"]),
+    ("11ScaleByAdam", STORES, "Kj0_K", &["sqrtp_", "divp_", "mulp_", "addp_"]),
 ];
 
 #[test]
@@ -296,7 +296,7 @@ fn conversions_of_16_bit_leaves_are_vectorized() {
 fn additions_to_16_bit_parameters_are_vectorized() {
     let functions = &*FUNCTIONS;
     for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
-        let found = loops(functions, simd, "7written4AsIs", &[ADDS_MIXED]);
+        let found = loops(functions, simd, "4sink8Identity", &[ADDS_MIXED]);
         assert_eq!(found.len(), 1, "{simd}");
         let count =
             |start: &str| found[0].iter().filter(|line| line.starts_with(start) && line.contains(registers)).count();
@@ -337,7 +337,7 @@ fn arithmetic_beside_sums_is_vectorized() {
     let functions = &*FUNCTIONS;
     for (simd, registers) in [("avx2", "ymm"), ("avx512", "zmm")] {
         for chain in ["4Lamb", "13CautiousAdamw"] {
-            let found = loops(functions, simd, chain, &[&format!("f{GIVES}"), "Kj0_"]);
+            let found = loops(functions, simd, chain, &[&format!("f{STORES}"), "Kj0_"]);
             assert!(!found.is_empty(), "no loop of {chain} that adds up for {simd}");
             for code in found {
                 for operation in ["vsqrtps\t", "vdivps\t"] {
@@ -356,7 +356,7 @@ fn arithmetic_beside_sums_is_vectorized() {
 /// their own, or process 8-bit blocks with numbers that are not finite.
 const CALLS: &[&str] = &[
     "9panicking",
-    "5lacks",
+    "13out_of_bounds",
     "fail",
     "memcpy",
     "memmove",
@@ -381,7 +381,7 @@ const CALLS: &[&str] = &[
 #[test]
 fn loops_call_nothing_and_gather_nothing() {
     let functions = &*FUNCTIONS;
-    let of_sets = functions.iter().filter(|(name, _)| SETS.iter().any(|set| name.contains(set)));
+    let of_sets = functions.iter().filter(|(name, _)| SIMD_LEVELS.iter().any(|set| name.contains(set)));
     let of_sets: Vec<_> = of_sets.collect();
     assert!(of_sets.len() > 10 * CHAINS.len(), "{} loops", of_sets.len());
     for (name, code) in of_sets {
@@ -434,7 +434,7 @@ fn masks_are_not_taken_apart() {
 }
 
 /// Name parts of functions compiled for one SIMD level.
-const SETS: &[&str] = &["4simd8baseline", "4simd4avx2", "4simd6avx512"];
+const SIMD_LEVELS: &[&str] = &["4simd8baseline", "4simd4avx2", "4simd6avx512"];
 
 #[test]
 fn boxed_members_are_vectorized() {
@@ -525,8 +525,8 @@ const LENGTHS: &[(&str, &str, &str, [usize; 2])] = &[
     ("21scale_by_factored_rms", "7Squares", "fE", [34, 64]),
     ("9Adafactor", "fKh2_Kb0_", "Kj", [44, 42]),
     ("9Adafactor", "fKh0_Kb0_", "Kj0_K", [31, 39]),
-    ("5coded", "6Decode", "4Root", [235, 358]),
-    ("5coded", "6Encode", "4Root", [369, 809]),
+    ("12quantization", "6Decode", "4Root", [235, 358]),
+    ("12quantization", "6Encode", "4Root", [369, 809]),
 ];
 
 #[test]
@@ -563,10 +563,10 @@ fn the_loops_have_no_more_instructions_than_they_need() {
 /// takes it through memory.
 const WRITES: &[(&str, &str, &str, usize)] = &[
     // The last pass clears the accumulator and writes the moments.
-    ("10MultiSteps", GIVES, "Kj0_KB", 1),
+    ("10MultiSteps", STORES, "Kj0_KB", 1),
     ("8ZeroNansN", DROPS, "Kj0_KB", 0),
     // Two moments.
-    ("4Lamb", GIVES, "Kj0_KB", 3),
+    ("4Lamb", STORES, "Kj0_KB", 3),
 ];
 
 #[test]
@@ -615,7 +615,7 @@ fn loads_and_stores_of_8_bit_state_are_vectorized() {
     let functions = &*FUNCTIONS;
     for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for (job, code, instructions) in CODES {
-            let parts = [format!("4simd{}{simd}", simd.len()), "5coded".into(), (*job).into(), (*code).into()];
+            let parts = [format!("4simd{}{simd}", simd.len()), "12quantization".into(), (*job).into(), (*code).into()];
             let of = |name: &str| parts.iter().all(|part| name.contains(part.as_str()));
             let loops: Vec<_> = functions.iter().filter(|(name, _)| of(name)).map(|(_, code)| code).collect();
             assert_eq!(loops.len(), 1, "{job} of {code} for {simd}");
@@ -644,7 +644,7 @@ fn random_numbers_are_vectorized() {
         for ((part, instructions), (real, letter)) in
             DRAWS.iter().flat_map(|part| [(part, ('f', "s")), (part, ('d', "d"))])
         {
-            let found = loops(functions, simd, part, &["5Apart", &format!("{real}E")]);
+            let found = loops(functions, simd, part, &["10ApplySlice", &format!("{real}E")]);
             assert_eq!(found.len(), 1, "{part} for {simd} and {real}");
             for instruction in *instructions {
                 let packed = format!("{prefix}{}\t", instruction.replace('_', letter));

@@ -14,8 +14,8 @@ use crate::limit::{Limit, median};
 use crate::trees::{Number, Shapes, flat};
 
 /// Six arrays of the longer one are 36 KB as `f32`.
-const FEWER: usize = 512;
-const MORE: usize = 1536;
+const SHORT_LEAF: usize = 512;
+const LONG_LEAF: usize = 1536;
 /// A step takes less than a microsecond.
 const STEPS: usize = 64;
 const ROUNDS: usize = 200;
@@ -50,7 +50,7 @@ pub fn run<E: Number, T: GradientTransformation<Needs = Nothing>>(label: &str, t
 
 /// Returns nanoseconds per element in the cache, and per step on one leaf without elements.
 fn in_cache<E: Number, T: GradientTransformation<Needs = Nothing>>(t: &T) -> [f64; 2] {
-    let mut leaves = [FEWER, MORE].map(|n| {
+    let mut leaves = [SHORT_LEAF, LONG_LEAF].map(|n| {
         let shapes = Shapes::one("cached", &[n]);
         let params = flat::<E>(&shapes, |_| 0.5);
         let grads = flat::<E>(&shapes, |i| (i % 1000) as f64 * 1e-3 - 0.5);
@@ -67,6 +67,6 @@ fn in_cache<E: Number, T: GradientTransformation<Needs = Nothing>>(t: &T) -> [f6
         }
     }
     let [fewer, more] = leaves.map(|(.., mut times)| median(&mut times));
-    let element = (more - fewer) / (MORE - FEWER) as f64;
-    [element, fewer - element * FEWER as f64]
+    let element = (more - fewer) / (LONG_LEAF - SHORT_LEAF) as f64;
+    [element, fewer - element * SHORT_LEAF as f64]
 }

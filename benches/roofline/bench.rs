@@ -12,7 +12,7 @@ use crate::trees::{Flat, Number, Shapes, flat};
 #[derive(Clone, Copy, PartialEq)]
 pub enum Bytes {
     Planned,
-    FewBits,
+    Quantized,
     Accumulating,
 }
 
@@ -61,7 +61,7 @@ impl<'a, E: Number> Bench<'a, E> {
             let (n, size) = (self.shapes.elements(), E::DTYPE.size());
             let mut limit = match bytes {
                 Bytes::Accumulating => Limit::new([(n * size, 4 * n)]),
-                _ => Limit::of(&t.plan(params).expect("a plan"), n, size, bytes == Bytes::FewBits),
+                _ => Limit::of(&t.plan(params).expect("a plan"), n, size, bytes == Bytes::Quantized),
             };
             let mut state = t.init(params).expect("a state");
             let (step, limit, rates) =

@@ -18,7 +18,7 @@ const CHUNK: usize = 2048;
 /// Prefetch distance in bytes, and true to use all threads of the pool.
 ///
 /// Each is the fastest for some size and CPU.
-const WAYS: [(usize, bool); 5] = [(0, true), (1024, true), (2048, true), (8192, true), (0, false)];
+const PATTERNS: [(usize, bool); 5] = [(0, true), (1024, true), (2048, true), (8192, true), (0, false)];
 
 /// A plan's passes: lines to read and rewrite, the fastest way, and common arrays.
 pub struct Limit {
@@ -60,8 +60,9 @@ impl Limit {
     pub fn measure(&mut self, mut step: impl FnMut()) -> (f64, f64, Vec<f64>) {
         let bytes = |(read, write, _): &(usize, usize, usize)| 64 * (read + 2 * write);
         let rounds = (1_000_000_000 / self.passes.iter().map(bytes).sum::<usize>().max(1)).clamp(2, 40);
-        let (mut steps, mut times) = (Vec::new(), vec![[const { Vec::new() }; WAYS.len()]; self.passes.len()]);
-        for (way, turn) in (0..rounds).flat_map(|_| (0..WAYS.len()).flat_map(|way| (0..4).map(move |turn| (way, turn))))
+        let (mut steps, mut times) = (Vec::new(), vec![[const { Vec::new() }; PATTERNS.len()]; self.passes.len()]);
+        for (way, turn) in
+            (0..rounds).flat_map(|_| (0..PATTERNS.len()).flat_map(|way| (0..4).map(move |turn| (way, turn))))
         {
             // The caches hold another way's data.
             for (pass, times) in times.iter_mut().enumerate() {
@@ -90,7 +91,7 @@ impl Limit {
 
     fn run_pass(&mut self, pass: usize, way: usize) {
         let (read, write, _) = self.passes[pass];
-        let (ahead, _on_all) = WAYS[way];
+        let (ahead, _on_all) = PATTERNS[way];
         let chunks = read.max(write).div_ceil(CHUNK);
         let cut = |lines: usize, chunk: usize| lines * chunk / chunks..lines * (chunk + 1) / chunks;
         let mut rest = &mut self.write[..write];

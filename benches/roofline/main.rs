@@ -18,7 +18,7 @@ use gradchain::transform::{kahan_summation, stochastic_rounding};
 use gradchain::wrapper::master;
 
 use bench::Bench;
-use bench::Bytes::{Accumulating, FewBits, Planned};
+use bench::Bytes::{Accumulating, Planned, Quantized};
 use trees::Shapes;
 
 fn main() {
@@ -42,12 +42,12 @@ fn run_dtype<E: trees::Number>(shapes: &Shapes, dtype: &str, filter: &str) {
     bench.run("multi_steps_hold", Accumulating, multi_steps(chained(), 1_000_000));
     if E::DTYPE.size() == 2 {
         bench.run("master_adamw", Planned, master(adamw(1e-3)));
-        bench.run("adamw_kahan", FewBits, chain((adamw(1e-3), kahan_summation())));
+        bench.run("adamw_kahan", Quantized, chain((adamw(1e-3), kahan_summation())));
         bench.run("adamw_stochastic", Planned, chain((adamw(1e-3), stochastic_rounding(0))));
     }
-    bench.run("adamw_8_bits", FewBits, quantized(adamw(1e-3)));
-    bench.run("clip+adamw_8_bits", FewBits, chain((clip_by_global_norm(1.0), quantized(adamw(1e-3)))));
-    bench.run("adamw_8_bits_log", FewBits, quantized(adamw(1e-3)).logarithmic(true));
+    bench.run("adamw_8_bits", Quantized, quantized(adamw(1e-3)));
+    bench.run("clip+adamw_8_bits", Quantized, chain((clip_by_global_norm(1.0), quantized(adamw(1e-3)))));
+    bench.run("adamw_8_bits_log", Quantized, quantized(adamw(1e-3)).logarithmic(true));
     bench.run("dyn_adamw", Planned, boxed(adamw(1e-3).weight_decay(1e-2)));
     let clip = || boxed(clip_by_global_norm(1.0));
     let parts = vec![boxed(zero_nans()), clip(), boxed(scale_by_adam()), boxed(scale_by_learning_rate(1e-3))];

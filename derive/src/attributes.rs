@@ -17,7 +17,7 @@ pub(crate) struct Attributes {
 /// A name in paths, and its span.
 pub(crate) struct Name {
     pub(crate) text: String,
-    pub(crate) place: Span,
+    pub(crate) span: Span,
 }
 
 impl Attributes {
@@ -47,45 +47,45 @@ impl Attributes {
                 Err(Error::new(Span::call_site(), "a skipped field is not a buffer: write `skip` or `buffer`"))
             }
             Attributes { buffer: true, constraint: Some(constraint), .. } => {
-                Err(Error::new(place_of(constraint), "a buffer has no leaves to constrain"))
+                Err(Error::new(span_of(constraint), "a buffer has no leaves to constrain"))
             }
             Attributes { skip: true, rename: Some(rename), .. } => {
-                Err(Error::new(rename.place, "a skipped field has no name in paths"))
+                Err(Error::new(rename.span, "a skipped field has no name in paths"))
             }
             Attributes { skip: true, constraint: Some(constraint), .. } => {
-                Err(Error::new(place_of(constraint), "a skipped field has no leaves to constrain"))
+                Err(Error::new(span_of(constraint), "a skipped field has no leaves to constrain"))
             }
             _ => Ok(found),
         }
     }
 
-    fn set(&mut self, key: &str, place: Span, reader: &mut Reader) -> Result<()> {
+    fn set(&mut self, key: &str, span: Span, reader: &mut Reader) -> Result<()> {
         match key {
             "skip" => self.skip = true,
             "buffer" => self.buffer = true,
             "read_only" => self.read_only = true,
-            "constraint" if self.constraint.is_some() => return Err(Error::new(place, "constrained twice")),
-            "constraint" => self.constraint = Some(value(key, place, reader)?),
-            _ if self.rename.is_some() => return Err(Error::new(place, "renamed twice")),
-            _ => self.rename = Some(name(value(key, place, reader)?)?),
+            "constraint" if self.constraint.is_some() => return Err(Error::new(span, "constrained twice")),
+            "constraint" => self.constraint = Some(value(key, span, reader)?),
+            _ if self.rename.is_some() => return Err(Error::new(span, "renamed twice")),
+            _ => self.rename = Some(name(value(key, span, reader)?)?),
         }
         Ok(())
     }
 }
 
 /// Reads the value after `key =`.
-fn value(key: &str, place: Span, reader: &mut Reader) -> Result<TokenStream> {
+fn value(key: &str, span: Span, reader: &mut Reader) -> Result<TokenStream> {
     let value = if reader.skip('=') { reader.expression() } else { TokenStream::new() };
-    if value.is_empty() { Err(Error::new(place, format!("expected `{key} = ...`"))) } else { Ok(value) }
+    if value.is_empty() { Err(Error::new(span, format!("expected `{key} = ...`"))) } else { Ok(value) }
 }
 
 /// Returns the span of errors in these tokens.
-pub(crate) fn place_of(tokens: &TokenStream) -> Span {
+pub(crate) fn span_of(tokens: &TokenStream) -> Span {
     tokens.clone().into_iter().next().map_or_else(Span::call_site, |token| token.span())
 }
 
 fn name(value: TokenStream) -> Result<Name> {
-    let place = place_of(&value);
+    let span = span_of(&value);
     let mut reader = Reader::new(unwrapped(value));
     let text = match (reader.next(), reader.is_at_end()) {
         (Some(TokenTree::Literal(literal)), true) => text_of(&literal),
@@ -96,9 +96,9 @@ fn name(value: TokenStream) -> Result<Name> {
         Some(text) if text.is_empty() => "a name in a path cannot be empty",
         Some(text) if text.contains('/') => "a name in a path cannot contain `/`, the separator",
         Some(text) if text.contains('\\') => "a name in a path cannot contain `\\`",
-        Some(text) => return Ok(Name { text, place }),
+        Some(text) => return Ok(Name { text, span }),
     };
-    Err(Error::new(place, problem))
+    Err(Error::new(span, problem))
 }
 
 /// Returns the text between a literal's quotes, with its escapes.

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use proc_macro::{Ident, Literal, Span, TokenStream, TokenTree};
 
-use crate::attributes::{Attributes, place_of, unraw};
+use crate::attributes::{Attributes, span_of, unraw};
 use crate::input::{Input, InputField};
-use crate::tokens::{Error, Result, fill, fill_at, mentions};
+use crate::tokens::{Error, Result, fill, fill_with_span, mentions};
 
 /// A variant of an enum; a struct is one variant without a name.
 pub(crate) struct Variant {
@@ -42,9 +42,9 @@ impl Field {
             }
             let member = field.name.clone().map_or(Member::Unnamed(index), Member::Named);
             let place = match (&attributes.rename, &member) {
-                (Some(name), _) => name.place,
+                (Some(name), _) => name.span,
                 (None, Member::Named(name)) => name.span(),
-                (None, Member::Unnamed(_)) => place_of(&field.ty),
+                (None, Member::Unnamed(_)) => span_of(&field.ty),
             };
             let (ty, renamed) = (field.ty.clone(), attributes.rename.as_ref().map(|name| name.text.clone()));
             let Attributes { buffer, constraint, .. } = attributes;
@@ -79,7 +79,7 @@ impl Field {
             "#[allow(clippy::redundant_closure)] ::gradchain::tree::Walk::constraint(__walk, {key:?}, || $constraint);"
         );
         // The span points errors at an expression that is no constraint.
-        Some(fill_at(place_of(constraint), &text, &[("constraint", constraint)]))
+        Some(fill_with_span(span_of(constraint), &text, &[("constraint", constraint)]))
     }
 
     /// Returns code that shows the field, bound to `value`, to a walk of type `walk`.
@@ -97,7 +97,7 @@ impl Field {
             (None, _) => format!("child::<$ty>(__walk, {key:?}, {value})"),
         };
         // Type and span point errors at a field that is no tree.
-        fill_at(place_of(&self.ty), &format!("{walk}::{call};"), &[("ty", &self.ty)])
+        fill_with_span(span_of(&self.ty), &format!("{walk}::{call};"), &[("ty", &self.ty)])
     }
 }
 

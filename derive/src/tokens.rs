@@ -4,19 +4,19 @@ use proc_macro::{Delimiter, Group, Ident, Spacing, Span, TokenStream, TokenTree}
 
 /// An error with its span in the caller's code.
 pub(crate) struct Error {
-    pub(crate) place: Span,
+    pub(crate) span: Span,
     pub(crate) message: String,
 }
 
 pub(crate) type Result<T> = core::result::Result<T, Error>;
 
 impl Error {
-    pub(crate) fn new(place: Span, message: impl Into<String>) -> Error {
-        Error { place, message: message.into() }
+    pub(crate) fn new(span: Span, message: impl Into<String>) -> Error {
+        Error { span, message: message.into() }
     }
 
     pub(crate) fn into_compile_error(self) -> TokenStream {
-        fill_at(self.place, &format!("::core::compile_error! {{ {:?} }}", self.message), &[])
+        fill_with_span(self.span, &format!("::core::compile_error! {{ {:?} }}", self.message), &[])
     }
 }
 
@@ -136,15 +136,15 @@ pub(crate) fn mentions(tokens: &TokenStream, word: &str) -> bool {
 
 /// Parses `text` with each `$name` replaced by its tokens in `gaps`, which keep their spans.
 pub(crate) fn fill(text: &str, gaps: &[(&str, &TokenStream)]) -> TokenStream {
-    fill_at(Span::call_site(), text, gaps)
+    fill_with_span(Span::call_site(), text, gaps)
 }
 
 /// As [`fill`], with a span for the text's tokens.
-pub(crate) fn fill_at(place: Span, text: &str, gaps: &[(&str, &TokenStream)]) -> TokenStream {
-    fill_tokens(place, text.parse().expect("texts here are Rust"), gaps)
+pub(crate) fn fill_with_span(span: Span, text: &str, gaps: &[(&str, &TokenStream)]) -> TokenStream {
+    fill_tokens(span, text.parse().expect("texts here are Rust"), gaps)
 }
 
-fn fill_tokens(place: Span, text: TokenStream, gaps: &[(&str, &TokenStream)]) -> TokenStream {
+fn fill_tokens(span: Span, text: TokenStream, gaps: &[(&str, &TokenStream)]) -> TokenStream {
     let (mut reader, mut filled) = (Reader::new(text), TokenStream::new());
     while let Some(mut token) = reader.next() {
         if is_punct(&token, '$') {
@@ -154,9 +154,9 @@ fn fill_tokens(place: Span, text: TokenStream, gaps: &[(&str, &TokenStream)]) ->
             continue;
         }
         if let TokenTree::Group(group) = token {
-            token = Group::new(group.delimiter(), fill_tokens(place, group.stream(), gaps)).into();
+            token = Group::new(group.delimiter(), fill_tokens(span, group.stream(), gaps)).into();
         }
-        token.set_span(place);
+        token.set_span(span);
         filled.extend([token]);
     }
     filled

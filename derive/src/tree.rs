@@ -49,7 +49,7 @@ fn named(variant: &InputVariant, names: &mut Names) -> Result<Variant> {
         return Ok(Variant { pattern, prefix: None, fields: Vec::new() });
     }
     let (name, place) = match attributes.rename {
-        Some(rename) => (rename.text, rename.place),
+        Some(rename) => (rename.text, rename.span),
         None => (unraw(&variant.name), variant.name.span()),
     };
     names.add(name.clone(), place)?;

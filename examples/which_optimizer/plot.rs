@@ -5,7 +5,7 @@ use gradchain::plot::{Chart, grid};
 use crate::Curve;
 
 /// Drawn in every chart.
-const BESIDE: &str = "adamw";
+const EXTRA_SLOT: &str = "adamw";
 
 pub(crate) fn picture(curves: &[Curve]) -> gradchain::Result<String> {
     let points = |curve: &Curve| {
@@ -16,7 +16,7 @@ pub(crate) fn picture(curves: &[Curve]) -> gradchain::Result<String> {
         .iter()
         .map(|curve| {
             let frame = Chart::new(curve.name).logarithmic(true).range(1e-3, 2.5);
-            let beside = curves.iter().filter(|other| other.name == BESIDE && curve.name != BESIDE);
+            let beside = curves.iter().filter(|other| other.name == EXTRA_SLOT && curve.name != EXTRA_SLOT);
             beside.fold(frame, |chart, other| chart.points("", points(other)).faint()).points("", points(curve))
         })
         .collect();

@@ -53,7 +53,7 @@ fn main() -> Anything<ExitCode> {
         let after = (kill - 1) * part + random.bits() % part;
         let hit = start_and_kill(folder.path(), after, Duration::from_micros(random.bits() % 3000))?;
         let begun = begun_files(folder.path())?;
-        let newest = match latest_valid(folder.path())?.found {
+        let newest = match latest_valid(folder.path())?.checkpoint {
             Some((step, _)) => format!("newest complete checkpoint: mini-batch {step}"),
             None => "no checkpoint yet".into(),
         };
@@ -92,7 +92,7 @@ fn train(folder: Option<&Path>) -> Anything<Mlp> {
     let optimizer = optimizer();
 
     // All of resuming: the state holds its counts and its position in a window.
-    let latest = folder.map(latest_valid).transpose()?.and_then(|latest| latest.found);
+    let latest = folder.map(latest_valid).transpose()?.and_then(|latest| latest.checkpoint);
     let (done, mut state) = match latest {
         Some((step, file)) => (step, file.load(&optimizer, &mut model)?),
         None => (0, optimizer.init(&model)?),
@@ -143,7 +143,7 @@ fn start_and_kill(folder: &Path, after: u64, moment: Duration) -> Anything<Strin
 /// Reads the parameters of the completed process.
 fn run_to_the_end(folder: &Path) -> Anything<Mlp> {
     let status = Command::new(std::env::current_exe()?).arg(folder).stdout(Stdio::null()).status()?;
-    let (step, file) = latest_valid(folder)?.found.ok_or("no checkpoint")?;
+    let (step, file) = latest_valid(folder)?.checkpoint.ok_or("no checkpoint")?;
     if !status.success() || step != STEPS {
         return Err(format!("the last process ended at mini-batch {step}: {status}").into());
     }

@@ -30,7 +30,7 @@ struct Scattered {
     /// The strides that order the chunks.
     strides: Vec<isize>,
     /// Each chunk's file, start and length.
-    stretches: Vec<(usize, usize, usize)>,
+    chunks: Vec<(usize, usize, usize)>,
 }
 
 impl Checkpoint {
@@ -45,7 +45,7 @@ impl Checkpoint {
         let assembly = Assembly { files, tensors };
         let metadata = metadata(None, &assembly.specs()).map_err(|problem| assembly.files[0].damaged(problem))?;
         let structure = assembly.files[0].structure.clone();
-        Ok(Checkpoint::new(Tensors::elsewhere(name, metadata), manifest, structure, Some(assembly)))
+        Ok(Checkpoint::new(Tensors::external(name, metadata), manifest, structure, Some(assembly)))
     }
 
     pub(super) fn write_as_one(&self, shown: &str, to: &mut (impl Write + Seek)) -> Result<()> {
@@ -56,10 +56,10 @@ impl Checkpoint {
 
     pub(super) fn fill_part(&self, tensor: &str, leaf: &mut LeafMut<'_>, part: &PartOf) -> Result<()> {
         let mut data = Buffer::zeros(leaf.dtype(), elements(&part.shape).unwrap_or(0));
-        self.fill(tensor, &mut LeafMut::lend(laid(&data, &part.shape, &part.strides)))?;
+        self.fill(tensor, &mut LeafMut::lend(strided_parts(&data, &part.shape, &part.strides)))?;
         let len = elements(leaf.shape()).unwrap_or(0);
         let dtype = leaf.dtype();
-        if dtype.is_coded() {
+        if dtype.is_quantized() {
             leaf.take_bytes(&data.as_bytes()[dtype.bytes(part.begins)..][..dtype.bytes(len)]);
             return Ok(());
         }
@@ -95,24 +95,24 @@ impl Assembly {
         }
         let Some(scattered) = self.tensors.get(tensor) else { return Ok(Vec::new()) };
         let len = elements(&scattered.shape).unwrap_or(0);
-        if scattered.dtype.is_coded() {
-            let bytes = scattered.stretches.iter().map(|(file, ..)| self.files[*file].bytes(tensor));
-            return bytes.collect::<Result<Vec<_>>>().map(|stretches| stretches.concat());
+        if scattered.dtype.is_quantized() {
+            let bytes = scattered.chunks.iter().map(|(file, ..)| self.files[*file].bytes(tensor));
+            return bytes.collect::<Result<Vec<_>>>().map(|chunks| chunks.concat());
         }
         let mut data = Buffer::zeros(scattered.dtype, len);
-        for &(file, begins, len) in &scattered.stretches {
+        for &(file, begins, len) in &scattered.chunks {
             with_dtype!(scattered.dtype, T => {
                 let data = data.get_mut::<T>().unwrap_or_default();
                 let mut stretch = LeafMut::from_slice(&mut data[begins..begins + len], &[len])?;
                 self.files[file].fill(tensor, &mut stretch)
             })?;
         }
-        Ok(LeafRef::lend(laid(&data, &scattered.shape, &scattered.strides)).to_bytes())
+        Ok(LeafRef::lend(strided_parts(&data, &scattered.shape, &scattered.strides)).to_bytes())
     }
 }
 
 /// Returns an array whose strides reach all elements.
-fn laid(data: &Buffer, shape: &[usize], strides: &[isize]) -> LeafParts {
+fn strided_parts(data: &Buffer, shape: &[usize], strides: &[isize]) -> LeafParts {
     LeafParts { data: data.raw(), shape: shape.into(), strides: strides.into() }
 }
 
@@ -121,7 +121,7 @@ fn merged(files: &[Checkpoint]) -> Result<Manifest> {
     let mut whole = Manifest {
         shard: None,
         parts: BTreeMap::new(),
-        coded: BTreeMap::new(),
+        quantized: BTreeMap::new(),
         crc32: BTreeMap::new(),
         arrays: Vec::new(),
         ..first.clone()
@@ -146,7 +146,7 @@ fn merged(files: &[Checkpoint]) -> Result<Manifest> {
                 }
             }
         }
-        whole.coded.extend(of_file.coded.clone());
+        whole.quantized.extend(of_file.quantized.clone());
         let new = of_file.arrays.iter().filter(|(_, tensor)| known.insert(tensor));
         whole.arrays.extend(new.cloned());
     }
@@ -169,15 +169,18 @@ impl Scattered {
             let info = file.tensors.info(tensor)?;
             let part = file.manifest.parts.get(tensor);
             let (dtype, whole) = file.array(tensor)?;
-            let strides =
-                file.manifest.coded.get(tensor).map_or_else(|| dense_strides(&whole).to_vec(), |c| c.strides.clone());
+            let strides = file
+                .manifest
+                .quantized
+                .get(tensor)
+                .map_or_else(|| dense_strides(&whole).to_vec(), |c| c.strides.clone());
             let all = PartOf { begins: 0, shape: whole, strides };
             let PartOf { begins, shape, strides } = part.unwrap_or(&all).clone();
             let known = of_tensor.get_or_insert_with(|| Scattered {
                 dtype,
                 shape: shape.clone(),
                 strides: strides.clone(),
-                stretches: Vec::new(),
+                chunks: Vec::new(),
             });
             if (known.dtype, &known.shape, &known.strides) != (dtype, &shape, &strides) {
                 return Err(
@@ -193,22 +196,22 @@ impl Scattered {
                 return Err(file.damaged(format_args!("`{tensor}` exceeds the address space, or has invalid strides")));
             }
             let len = elements(&info.shape).map_or(usize::MAX, |len| dtype.elements(len));
-            match (part, known.stretches.first()) {
+            match (part, known.chunks.first()) {
                 // Unsharded tensors are the same everywhere.
                 (None, Some((other, ..))) => {
                     if files[*other].manifest.crc32.get(tensor) != file.manifest.crc32.get(tensor) {
                         return Err(file.damaged(format_args!("the checksum of `{tensor}` differs from other ranks'")));
                     }
                 }
-                _ => known.stretches.push((number, begins, len)),
+                _ => known.chunks.push((number, begins, len)),
             }
         }
         let Some(mut known) = of_tensor else {
             return Err(files[0].damaged(format_args!("missing tensor `{tensor}`")));
         };
-        known.stretches.sort_by_key(|(_, begins, len)| (*begins, *len));
+        known.chunks.sort_by_key(|(_, begins, len)| (*begins, *len));
         let mut filled = 0;
-        for (number, begins, len) in &known.stretches {
+        for (number, begins, len) in &known.chunks {
             if *begins != filled {
                 let problem = format_args!(
                     "`{tensor}` begins at element {begins}, not {filled}, where the earlier ranks' parts end"

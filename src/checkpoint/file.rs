@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::assembly::Assembly;
 use super::buffers;
 use super::load::Load;
-use super::manifest::{Coded, Crc, KEY, Manifest, check_of};
+use super::manifest::{Crc, KEY, Manifest, Quantized, check_of};
 use super::save::param_name;
 use super::shards::ShardList;
 use super::source::{Bytes, Source};
@@ -164,12 +164,12 @@ impl Checkpoint {
             }
         }
         self.consistent_buffers()?;
-        for (tensor, coded) in &self.manifest.coded {
+        for (tensor, quantized) in &self.manifest.quantized {
             let info = self.tensors.info(tensor)?;
-            let whole = self.manifest.parts.contains_key(tensor) || coded.len() == elements(&info.shape);
-            if info.dtype != tensor_dtype(coded.dtype) || coded.len().is_none() || !whole {
+            let whole = self.manifest.parts.contains_key(tensor) || quantized.len() == elements(&info.shape);
+            if info.dtype != tensor_dtype(quantized.dtype) || quantized.len().is_none() || !whole {
                 return Err(
-                    self.damaged(format_args!("`{tensor}` has the wrong length for an array of {}", coded.dtype))
+                    self.damaged(format_args!("`{tensor}` has the wrong length for an array of {}", quantized.dtype))
                 );
             }
         }
@@ -219,8 +219,8 @@ impl Checkpoint {
     }
 
     pub(super) fn array(&self, tensor: &str) -> Result<(DType, Vec<usize>)> {
-        if let Some(coded) = self.manifest.coded.get(tensor) {
-            return Ok((coded.dtype, coded.shape.clone()));
+        if let Some(quantized) = self.manifest.quantized.get(tensor) {
+            return Ok((quantized.dtype, quantized.shape.clone()));
         }
         let info = self.tensors.info(tensor)?;
         let dtype = leaf_dtype(info.dtype);
@@ -232,9 +232,9 @@ impl Checkpoint {
     /// Fills a leaf of equal shape with verified bytes. Elements of another dtype, or in other quantization blocks, are
     /// rounded.
     pub(super) fn fill(&self, tensor: &str, leaf: &mut LeafMut<'_>) -> Result<()> {
-        if let Some(Coded { dtype, shape, strides }) = self.manifest.coded.get(tensor) {
+        if let Some(Quantized { dtype, shape, strides }) = self.manifest.quantized.get(tensor) {
             let bytes = self.bytes(tensor)?;
-            let from = LeafRef::coded(&bytes, *dtype, shape, strides);
+            let from = LeafRef::quantized(&bytes, *dtype, shape, strides);
             leaf.copy_from(&from.ok_or_else(|| self.damaged(format_args!("`{tensor}` has invalid strides")))?);
             return Ok(());
         }

@@ -9,10 +9,10 @@ use super::save::param_name;
 use super::tensors::put_bytes;
 use crate::element::DType;
 use crate::engine::Stage;
-use crate::error::{Error, Misfit, Result};
+use crate::error::{Error, MismatchReport, Result};
 use crate::migrate::{Migration, Model, Resolved};
-use crate::restore::{self, Beside, Saved};
-use crate::state::{ItemMut, ItemName, ItemSpec, Kind, Moves, Owner, Source, items, items_mut, put};
+use crate::restore::{self, BufferSpecs, Saved};
+use crate::state::{ItemMut, ItemName, ItemSpec, Kind, Moves, Owner, Source, assign_item, items, items_mut};
 use crate::transformation::OptState;
 use crate::tree::{BufferSpec, LeafSpec, Structure, Tree, TreeMut, WalkMut, buffers_of};
 
@@ -156,7 +156,7 @@ impl Load {
         fit.fill_state(file)?;
         fill_params(file, &fit.moves, &fit.params, params)?;
         values.write(params)?;
-        fit.start_anew(transformation, params)?;
+        fit.initialize_missing(transformation, params)?;
         Ok((fit.state, fit.report))
     }
 
@@ -169,7 +169,8 @@ impl Load {
     ) -> Result<(Fit<T>, Values)> {
         has_params(file)?;
         let here = buffers(params);
-        let fit = self.fit(file, transformation, params, Beside { there: &file.buffers, here: &here, loads: true })?;
+        let fit =
+            self.fit(file, transformation, params, BufferSpecs { there: &file.buffers, here: &here, loads: true })?;
         file.verify()?;
         let values = Values::read(file, &fit.moves, &here)?;
         values.fit(params)?;
@@ -188,8 +189,8 @@ impl Load {
         params: &P,
     ) -> Result<(OptState<T>, Report)> {
         let here = buffers(params);
-        let beside = Beside { there: &file.buffers, here: &here, loads: false };
-        let mut fit = self.fit(file, transformation, params, beside)?;
+        let buffer_specs = BufferSpecs { there: &file.buffers, here: &here, loads: false };
+        let mut fit = self.fit(file, transformation, params, buffer_specs)?;
         fit.fill_state(file)?;
         Ok((fit.state, fit.report))
     }
@@ -228,18 +229,18 @@ impl Load {
     pub fn load_params<P: TreeMut + ?Sized>(&self, file: &Checkpoint, params: &mut P) -> Result<Report> {
         has_params(file)?;
         let (structure, here) = (Structure::of(params)?, buffers(params));
-        let mut misfit = Misfit::default();
+        let mut mismatch_report = MismatchReport::default();
         let there = (file.structure(), &*file.buffers);
-        let moves = restore::moves(&self.migration, there, (&structure, &here), true, &mut misfit)?;
+        let moves = restore::moves(&self.migration, there, (&structure, &here), true, &mut mismatch_report)?;
         let specs = file.item_specs()?;
         let fields: Vec<&str> = specs.iter().map(|spec| &*spec.name.field).collect();
         let from = if self.migration.moves_parts() { moves.parts(&fields, &[]) } else { Ok(Default::default()) };
         let from = from.map(|parts| parts.to_params).unwrap_or_else(|line| {
-            misfit.lines.push(line);
+            mismatch_report.lines.push(line);
             Vec::new()
         });
-        if !misfit.lines.is_empty() {
-            return Err(Error::misfit(&file.tensors.called("the checkpoint"), misfit));
+        if !mismatch_report.lines.is_empty() {
+            return Err(Error::mismatch_report(&file.tensors.display_name("the checkpoint"), mismatch_report));
         }
         let from = params_from(file, &moves, &from, &structure)?;
         file.verify()?;
@@ -256,21 +257,21 @@ impl Load {
         file: &Checkpoint,
         transformation: &T,
         params: &P,
-        beside: Beside<'_>,
+        buffer_specs: BufferSpecs<'_>,
     ) -> Result<Fit<T>> {
         file.is_one()?;
         let saved = Saved {
-            called: file.tensors.called("the checkpoint"),
+            display_name: file.tensors.display_name("the checkpoint"),
             optimizer: &file.manifest.optimizer,
             structure: file.structure(),
-            beside,
+            buffer_specs,
             items: file.item_specs()?,
             has_params: file.has_params(),
         };
         let fit = saved.fit(Some(&self.may_differ), &self.migration, transformation, params)?;
-        let here = (fit.state.structure(), beside.here);
+        let here = (fit.state.structure(), buffer_specs.here);
         let started = started(&fit.state, &fit.sources, &fit.moves);
-        let report = Report { differed: fit.differed, started, ..report(file, here, &fit.moves, beside.loads) };
+        let report = Report { differed: fit.differed, started, ..report(file, here, &fit.moves, buffer_specs.loads) };
         let params = params_from(file, &fit.moves, &fit.params, fit.state.structure())?;
         Ok(Fit { state: fit.state, sources: fit.sources, params, moves: fit.moves, report })
     }
@@ -297,7 +298,7 @@ struct Fit<T: Stage> {
 
 impl<T: Stage> Fit<T> {
     /// Initializes missing fields from the loaded parameters, as `init` does.
-    fn start_anew<P: Tree + ?Sized>(&mut self, transformation: &T, params: &P) -> Result<()> {
+    fn initialize_missing<P: Tree + ?Sized>(&mut self, transformation: &T, params: &P) -> Result<()> {
         if !self.sources.contains(&Source::Own) {
             return Ok(());
         }
@@ -306,7 +307,7 @@ impl<T: Stage> Fit<T> {
         let (from, into) = (items(&*self.state, &structure), items_mut(&mut *fresh, &structure));
         for (((name, into), (_, from)), source) in into.into_iter().zip(&from).zip(&self.sources) {
             if *source != Source::Own {
-                put(into, from).ok_or_else(|| Error::state(name.to_string(), "it is of another kind"))?;
+                assign_item(into, from).ok_or_else(|| Error::state(name.to_string(), "it is of another kind"))?;
             }
         }
         self.state = fresh;
@@ -381,7 +382,11 @@ fn params_from(file: &Checkpoint, moves: &Resolved, numbers: &[usize], here: &St
             lines.push(format!("parameters: {path}: expected one array of the state, found `{other}` and `{tensor}`"));
         }
     }
-    if lines.is_empty() { Ok(from) } else { Err(Error::misfit(&file.tensors.called("the checkpoint"), lines.into())) }
+    if lines.is_empty() {
+        Ok(from)
+    } else {
+        Err(Error::mismatch_report(&file.tensors.display_name("the checkpoint"), lines.into()))
+    }
 }
 
 enum Read {
@@ -408,10 +413,10 @@ fn fill_params<P: TreeMut + ?Sized>(
         Some((new, buffer_name(buffer.path())))
     });
     let from = from.chain(thawed);
-    let is_held = file.tensors.is_held();
+    let is_in_memory = file.tensors.is_in_memory();
     let read = |(new, tensor): (_, String)| {
         let read =
-            if is_held { Read::Tensor(tensor) } else { Read::Bytes(file.array(&tensor)?.0, file.bytes(&tensor)?) };
+            if is_in_memory { Read::Tensor(tensor) } else { Read::Bytes(file.array(&tensor)?.0, file.bytes(&tensor)?) };
         Ok((new, read))
     };
     let from: HashMap<&str, Read> = from.map(read).collect::<Result<_>>()?;

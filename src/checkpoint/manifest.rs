@@ -49,8 +49,8 @@ pub(super) struct Manifest {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) parts: BTreeMap<String, PartOf>,
     /// Tensors that are bytes of 8-bit arrays in memory order.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) coded: BTreeMap<String, Coded>,
+    #[serde(rename = "coded", default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) quantized: BTreeMap<String, Quantized>,
     /// The descriptions of several models, by name; the names of a model's tensors begin with its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) models: BTreeMap<String, Manifest>,
@@ -72,7 +72,7 @@ impl Default for Manifest {
             notes: BTreeMap::new(),
             shard: None,
             parts: BTreeMap::new(),
-            coded: BTreeMap::new(),
+            quantized: BTreeMap::new(),
             models: BTreeMap::new(),
         }
     }
@@ -81,16 +81,16 @@ impl Default for Manifest {
 /// The layout of an 8-bit array, of which the file has only bytes; that of the whole array, if the file has a chunk of
 /// it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Coded {
+pub(super) struct Quantized {
     pub(super) dtype: DType,
     pub(super) shape: Vec<usize>,
     pub(super) strides: Vec<isize>,
 }
 
-impl Coded {
+impl Quantized {
     /// Returns its bytes in a file; `None` if invalid.
     pub(super) fn len(&self) -> Option<usize> {
-        let fits = self.dtype.is_coded() && fits_in_memory(&self.shape, DType::F32);
+        let fits = self.dtype.is_quantized() && fits_in_memory(&self.shape, DType::F32);
         fits.then(|| self.dtype.bytes(elements(&self.shape).unwrap_or(0)))
     }
 }
@@ -126,13 +126,13 @@ pub(super) fn notes(header: &str) -> Result<BTreeMap<String, String>, String> {
         entries: BTreeMap<String, String>,
     }
     #[derive(Deserialize)]
-    struct Noted {
+    struct NotesHeader {
         check: Crc,
         notes: BTreeMap<String, String>,
     }
     let Header { entries } = serde_json::from_str(header).map_err(|error| error.to_string())?;
     let text = entries.get(KEY).ok_or("it is a safetensors file, but not a checkpoint of gradchain")?;
-    let Noted { check, notes } = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let NotesHeader { check, notes } = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let is_whole = check_of(header) == Some(check);
     if is_whole { Ok(notes) } else { Err("the header does not match its checksum".into()) }
 }

@@ -85,6 +85,6 @@ pub use file::Checkpoint;
 pub use import::{Import, Origin};
 pub use load::{Load, Report};
 pub use models::{SaveModels, Saves};
-pub use rotation::{Found, Rotation, Skipped, best_valid, latest_valid};
+pub use rotation::{Rotation, SearchResult, Skipped, best_valid, latest_valid};
 pub use save::Save;
 pub use shards::merge;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::file::Checkpoint;
 use super::manifest::Manifest;
-use super::save::{ModelOf, Save, put, replace_file};
+use super::save::{ModelOf, Save, replace_file, write_checkpoint};
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::tree::{Structure, Tree};
@@ -105,7 +105,7 @@ impl<'a> SaveModels<'a> {
             return Err(Error::state("checkpoint", "no model to save"));
         }
         let manifest = Manifest { models, notes: self.notes.clone(), ..Manifest::default() };
-        put(shown, to, tensors, manifest).map(drop)
+        write_checkpoint(shown, to, tensors, manifest).map(drop)
     }
 }
 
@@ -138,7 +138,7 @@ impl Checkpoint {
         self.verify()?;
         let known = || self.models().map(String::from);
         let model = self.view(name)?;
-        model.ok_or_else(|| Error::unknown_name(self.tensors.called("the checkpoint"), "model", name, known()))
+        model.ok_or_else(|| Error::unknown_name(self.tensors.display_name("the checkpoint"), "model", name, known()))
     }
 
     /// Returns a model's part of the file.
@@ -176,7 +176,7 @@ pub(super) mod sealed {
 
     pub trait Saves: Sized {
         fn noted(self, name: &str, value: &dyn core::fmt::Display) -> Self;
-        fn put(&self, path: &Path) -> Result<()>;
+        fn write_checkpoint(&self, path: &Path) -> Result<()>;
     }
 }
 
@@ -185,7 +185,7 @@ impl<T: Stage, P: Tree + ?Sized> sealed::Saves for Save<'_, T, P> {
     fn noted(self, name: &str, value: &dyn core::fmt::Display) -> Self {
         self.note(name, value)
     }
-    fn put(&self, path: &Path) -> Result<()> {
+    fn write_checkpoint(&self, path: &Path) -> Result<()> {
         self.to_file(path)
     }
 }
@@ -195,7 +195,7 @@ impl sealed::Saves for SaveModels<'_> {
     fn noted(self, name: &str, value: &dyn core::fmt::Display) -> Self {
         self.note(name, value)
     }
-    fn put(&self, path: &Path) -> Result<()> {
+    fn write_checkpoint(&self, path: &Path) -> Result<()> {
         self.to_file(path)
     }
 }

@@ -47,7 +47,7 @@ use crate::tree::Tree;
 ///     optimizer.step(&mut params, &1.0, &mut state)?;
 /// }
 /// let latest = latest_valid(&folder)?;
-/// let (step, file) = latest.found.unwrap();
+/// let (step, file) = latest.checkpoint.unwrap();
 /// let mut state = file.load(&optimizer, &mut params)?;
 /// assert_eq!((step, params), (5, 6.0));
 /// assert_eq!(rotation.steps()?, [4, 5]); // the best is among the last
@@ -59,7 +59,7 @@ pub struct Rotation {
     last: usize,
     best: usize,
     /// Files' contents by step, so that saving opens only new ones.
-    known: Arc<Mutex<BTreeMap<u64, Known>>>,
+    cache: Arc<Mutex<BTreeMap<u64, CachedNotes>>>,
 }
 
 /// The names of notes: the score, and the number of files written so far.
@@ -90,7 +90,7 @@ impl Rotation {
             lists.extend(list_of(&path).filter(|list| step_of(list).is_some()));
         }
         lists.iter().for_each(|list| remove_unlisted(list));
-        Ok(Rotation { folder, last: usize::MAX, best: 0, known: Arc::default() })
+        Ok(Rotation { folder, last: usize::MAX, best: 0, cache: Arc::default() })
     }
 
     /// Sets the number of last-written files to keep, at least one.
@@ -115,7 +115,7 @@ impl Rotation {
     /// new one exists.
     pub fn save(&self, step: u64, score: Option<f64>, save: impl Saves) -> Result<PathBuf> {
         let (path, save) = self.noted(step, score, save)?;
-        save.put(&path)?;
+        save.write_checkpoint(&path)?;
         self.remove_others()?;
         Ok(path)
     }
@@ -147,14 +147,14 @@ impl Rotation {
 
     /// Returns a step's path, with notes for later saves.
     fn noted<S: Saves>(&self, step: u64, score: Option<f64>, save: S) -> Result<(PathBuf, S)> {
-        let last = self.written()?.last().map_or(0, |written| written.said.order);
+        let last = self.noted_checkpoints()?.last().map_or(0, |noted_checkpoints| noted_checkpoints.notes.order);
         let save = save.noted(ORDER, &last.saturating_add(1));
         let save = match score {
             Some(score) => save.noted(SCORE, &format_args!("{score:?}")),
             None => save,
         };
         // The new file may have the length and time of the replaced one.
-        self.known().remove(&step);
+        self.cache().remove(&step);
         Ok((self.folder.join(name(step)), save))
     }
 
@@ -163,7 +163,7 @@ impl Rotation {
     /// # Errors
     ///
     /// As [`best_valid`].
-    pub fn best(&self) -> Result<Found> {
+    pub fn best(&self) -> Result<SearchResult> {
         best_valid(&self.folder)
     }
 
@@ -176,13 +176,13 @@ impl Rotation {
         Ok(files(&self.folder)?.into_iter().map(|(step, _)| step).collect())
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<u64, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, BTreeMap<u64, CachedNotes>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the checkpoints in the order of writing. Opens only files that are new or changed since the last call.
-    fn written(&self) -> Result<Vec<Written>> {
-        let mut known = self.known();
+    fn noted_checkpoints(&self) -> Result<Vec<NotedFile>> {
+        let mut cache = self.cache();
         let (mut all, mut found) = (Vec::new(), BTreeMap::new());
         for (step, path) in files(&self.folder)? {
             let stamp = match fs::metadata(&path).and_then(|file| Ok((file.len(), file.modified()?))) {
@@ -190,24 +190,24 @@ impl Rotation {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(failed(&path, &error)),
             };
-            let before = known.remove(&step).filter(|before| before.stamp == stamp);
+            let before = cache.remove(&step).filter(|before| before.stamp == stamp);
             let now = match before {
                 Some(before) => before,
-                None => Known { stamp, said: unless_damaged(Declared::by(&path))?.ok() },
+                None => CachedNotes { stamp, notes: unless_damaged(RotationNotes::read(&path))?.ok() },
             };
-            all.extend(now.said.map(|said| Written { said, step, path }));
+            all.extend(now.notes.map(|notes| NotedFile { notes, step, path }));
             found.insert(step, now);
         }
-        *known = found;
-        all.sort_by_key(Written::place);
+        *cache = found;
+        all.sort_by_key(NotedFile::write_order);
         Ok(all)
     }
 
     fn remove_others(&self) -> Result<()> {
-        let files = self.written()?;
+        let files = self.noted_checkpoints()?;
         let surplus = files.len().saturating_sub(self.last);
         let best = if surplus > 0 { self.best_of(&files) } else { Vec::new() };
-        for Written { step, path, .. } in &files[..surplus] {
+        for NotedFile { step, path, .. } in &files[..surplus] {
             if !best.contains(step) {
                 remove(path)?;
                 remove_unlisted(path);
@@ -217,53 +217,53 @@ impl Rotation {
     }
 
     /// Returns the steps of the lowest scores, the latest of equal ones.
-    fn best_of(&self, files: &[Written]) -> Vec<u64> {
-        let mut scored: Vec<&Written> =
-            files.iter().filter(|file| file.said.score.is_some_and(|score| !score.is_nan())).collect();
+    fn best_of(&self, files: &[NotedFile]) -> Vec<u64> {
+        let mut scored: Vec<&NotedFile> =
+            files.iter().filter(|file| file.notes.score.is_some_and(|score| !score.is_nan())).collect();
         scored.sort_by(|a, b| a.better(b));
         scored.into_iter().take(self.best).map(|file| file.step).collect()
     }
 }
 
 #[derive(Debug)]
-struct Known {
+struct CachedNotes {
     /// Length and modification time; a file whose stamp has changed is opened again.
     stamp: (u64, SystemTime),
     /// `None` if damaged.
-    said: Option<Declared>,
+    notes: Option<RotationNotes>,
 }
 
 /// A rotation's notes in a file.
 #[derive(Clone, Copy, Debug)]
-struct Declared {
+struct RotationNotes {
     /// Files written so far, this one included; 0 if unknown.
     order: u64,
     score: Option<f64>,
 }
 
-impl Declared {
+impl RotationNotes {
     /// Reads them; the file is open only meanwhile.
-    fn by(path: &Path) -> Result<Declared> {
+    fn read(path: &Path) -> Result<RotationNotes> {
         let notes = notes_of(path)?;
         let order = notes.get(ORDER).and_then(|order| order.parse().ok()).unwrap_or(0);
-        Ok(Declared { order, score: notes.get(SCORE).and_then(|score| score.parse().ok()) })
+        Ok(RotationNotes { order, score: notes.get(SCORE).and_then(|score| score.parse().ok()) })
     }
 }
 
-struct Written {
-    said: Declared,
+struct NotedFile {
+    notes: RotationNotes,
     step: u64,
     path: PathBuf,
 }
 
-impl Written {
-    fn place(&self) -> (u64, u64) {
-        (self.said.order, self.step)
+impl NotedFile {
+    fn write_order(&self) -> (u64, u64) {
+        (self.notes.order, self.step)
     }
 
     /// Compares scores, the lower first, then steps, the later first.
-    fn better(&self, other: &Written) -> Ordering {
-        let [a, b] = [self, other].map(|file| file.said.score.unwrap_or(f64::INFINITY));
+    fn better(&self, other: &NotedFile) -> Ordering {
+        let [a, b] = [self, other].map(|file| file.notes.score.unwrap_or(f64::INFINITY));
         a.total_cmp(&b).then(other.step.cmp(&self.step))
     }
 }
@@ -283,9 +283,9 @@ fn unless_damaged<T>(result: Result<T>) -> Result<Result<T>> {
 /// The result of [`latest_valid`] and [`best_valid`].
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Found {
+pub struct SearchResult {
     /// The checkpoint, and its step.
-    pub found: Option<(u64, Checkpoint)>,
+    pub checkpoint: Option<(u64, Checkpoint)>,
     /// Damaged candidates, the latest first.
     pub skipped: Vec<Skipped>,
 }
@@ -309,10 +309,10 @@ pub struct Skipped {
 ///
 /// Fails if the folder cannot be read; a missing folder is empty. Fails also if the system refuses to read a file, for
 /// want of permission or file descriptors or because the disk fails: such a file may be valid, so it is not skipped.
-pub fn latest_valid(folder: impl AsRef<Path>) -> Result<Found> {
+pub fn latest_valid(folder: impl AsRef<Path>) -> Result<SearchResult> {
     let (mut all, mut skipped) = noted_files(folder.as_ref())?;
-    all.sort_by_key(Written::place);
-    let found = last_whole(all, &mut skipped)?;
+    all.sort_by_key(NotedFile::write_order);
+    let found = last_valid(all, &mut skipped)?;
     skipped.retain(|(step, _)| found.as_ref().is_none_or(|(found, _)| step > found));
     Ok(sorted(found, skipped))
 }
@@ -335,7 +335,7 @@ pub fn latest_valid(folder: impl AsRef<Path>) -> Result<Found> {
 ///     optimizer.step(&mut params, &1.0, &mut state)?;
 ///     rotation.save(step, Some(loss), Save::new(&optimizer, &state).params(&params))?;
 /// }
-/// let (step, file) = best_valid(&folder)?.found.expect("there is one");
+/// let (step, file) = best_valid(&folder)?.checkpoint.expect("there is one");
 /// file.load_params(&mut params)?;
 /// assert_eq!((step, params), (2, 7.0));
 /// # Ok::<(), gradchain::Error>(())
@@ -344,32 +344,32 @@ pub fn latest_valid(folder: impl AsRef<Path>) -> Result<Found> {
 /// # Errors
 ///
 /// As [`latest_valid`].
-pub fn best_valid(folder: impl AsRef<Path>) -> Result<Found> {
+pub fn best_valid(folder: impl AsRef<Path>) -> Result<SearchResult> {
     let (all, mut skipped) = noted_files(folder.as_ref())?;
-    let mut scored: Vec<Written> =
-        all.into_iter().filter(|file| file.said.score.is_some_and(|score| !score.is_nan())).collect();
-    scored.sort_by(Written::better);
+    let mut scored: Vec<NotedFile> =
+        all.into_iter().filter(|file| file.notes.score.is_some_and(|score| !score.is_nan())).collect();
+    scored.sort_by(NotedFile::better);
     scored.reverse();
-    let found = last_whole(scored, &mut skipped)?;
+    let found = last_valid(scored, &mut skipped)?;
     Ok(sorted(found, skipped))
 }
 
 type Damaged = Vec<(u64, Skipped)>;
 
 /// Returns a folder's files, and those with unreadable notes.
-fn noted_files(folder: &Path) -> Result<(Vec<Written>, Damaged)> {
+fn noted_files(folder: &Path) -> Result<(Vec<NotedFile>, Damaged)> {
     let (mut all, mut skipped) = (Vec::new(), Vec::new());
     for (step, path) in files(folder)? {
-        match unless_damaged(Declared::by(&path))? {
-            Ok(said) => all.push(Written { said, step, path }),
+        match unless_damaged(RotationNotes::read(&path))? {
+            Ok(notes) => all.push(NotedFile { notes, step, path }),
             Err(reason) => skipped.push((step, Skipped { path, reason })),
         }
     }
     Ok((all, skipped))
 }
 
-fn last_whole(mut all: Vec<Written>, skipped: &mut Damaged) -> Result<Option<(u64, Checkpoint)>> {
-    while let Some(Written { step, path, .. }) = all.pop() {
+fn last_valid(mut all: Vec<NotedFile>, skipped: &mut Damaged) -> Result<Option<(u64, Checkpoint)>> {
+    while let Some(NotedFile { step, path, .. }) = all.pop() {
         match unless_damaged(Checkpoint::open(&path).and_then(|file| file.verify().map(|()| file)))? {
             Ok(file) => return Ok(Some((step, file))),
             Err(reason) => skipped.push((step, Skipped { path, reason })),
@@ -378,9 +378,9 @@ fn last_whole(mut all: Vec<Written>, skipped: &mut Damaged) -> Result<Option<(u6
     Ok(None)
 }
 
-fn sorted(found: Option<(u64, Checkpoint)>, mut skipped: Damaged) -> Found {
+fn sorted(checkpoint: Option<(u64, Checkpoint)>, mut skipped: Damaged) -> SearchResult {
     skipped.sort_by_key(|(step, _)| Reverse(*step));
-    Found { found, skipped: skipped.into_iter().map(|(_, skipped)| skipped).collect() }
+    SearchResult { checkpoint, skipped: skipped.into_iter().map(|(_, skipped)| skipped).collect() }
 }
 
 fn name(step: u64) -> String {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 use super::buffers::{self, Buffers};
-use super::manifest::{Coded, Crc, KEY, Manifest, check_of};
+use super::manifest::{Crc, KEY, Manifest, Quantized, check_of};
 use super::tensors::tensor_dtype;
 use crate::element::DType;
 use crate::engine::Stage;
@@ -93,7 +93,7 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
         shard: Option<(usize, usize)>,
     ) -> Result<Crc> {
         let ModelOf { tensors, manifest } = self.model(shard)?;
-        put(shown, to, tensors.iter().map(|(spec, held)| (spec.clone(), held)).collect(), manifest)
+        write_checkpoint(shown, to, tensors.iter().map(|(spec, sources)| (spec.clone(), sources)).collect(), manifest)
     }
 
     /// Collects the contents, of all ranks or one.
@@ -128,18 +128,18 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
             }
         }
         let (mut arrays, mut values) = (Vec::new(), Vec::new());
-        let (mut parts, mut coded) = (BTreeMap::new(), BTreeMap::new());
+        let (mut parts, mut quantized) = (BTreeMap::new(), BTreeMap::new());
         for (name, item) in items(&**state, structure) {
             match item {
                 Item::Single(value) => values.push((name, value)),
                 Item::Array(leaf) => {
                     let tensor = state_name(&name);
-                    if leaf.dtype().is_coded() {
+                    if leaf.dtype().is_quantized() {
                         let (shape, strides) = match &leaf.part {
                             Some(part) => (part.shape.clone(), part.strides.clone()),
                             None => (leaf.shape().into(), leaf.parts.strides.to_vec()),
                         };
-                        coded.insert(tensor.clone(), Coded { dtype: leaf.dtype(), shape, strides });
+                        quantized.insert(tensor.clone(), Quantized { dtype: leaf.dtype(), shape, strides });
                     }
                     parts.extend(leaf.part.clone().map(|part| (tensor.clone(), *part)));
                     tensors.push((tensor.clone(), leaf));
@@ -147,12 +147,13 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
                 }
             }
         }
-        let leaves =
-            tensors.into_iter().map(|(name, leaf)| (Spec::new(name, leaf.dtype(), leaf.shape()), Held::Leaf(leaf)));
-        let kept = kept.into_iter().map(|(spec, buffer)| (spec, Held::Buffer(buffer)));
-        let tensors: Vec<(Spec, Held<'_>)> = leaves.chain(kept).collect();
+        let leaves = tensors
+            .into_iter()
+            .map(|(name, leaf)| (Spec::new(name, leaf.dtype(), leaf.shape()), TensorSource::Leaf(leaf)));
+        let kept = kept.into_iter().map(|(spec, buffer)| (spec, TensorSource::Buffer(buffer)));
+        let tensors: Vec<(Spec, TensorSource<'_>)> = leaves.chain(kept).collect();
         let manifest = self.manifest(structure, values, arrays)?;
-        let manifest = Manifest { params: has_params, buffers: described, shard, parts, coded, ..manifest };
+        let manifest = Manifest { params: has_params, buffers: described, shard, parts, quantized, ..manifest };
         Ok(ModelOf { tensors, manifest })
     }
 
@@ -177,31 +178,31 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
 /// A model's tensors and description.
 #[derive(Debug)]
 pub(super) struct ModelOf<'a> {
-    pub(super) tensors: Vec<(Spec, Held<'a>)>,
+    pub(super) tensors: Vec<(Spec, TensorSource<'a>)>,
     pub(super) manifest: Manifest,
 }
 
 /// Writes tensors and description; returns the header's check sum.
-pub(super) fn put(
+pub(super) fn write_checkpoint(
     shown: &str,
     to: &mut (impl Write + Seek),
-    mut tensors: Vec<(Spec, &Held<'_>)>,
+    mut tensors: Vec<(Spec, &TensorSource<'_>)>,
     manifest: Manifest,
 ) -> Result<Crc> {
     in_order(&mut tensors, |(spec, _)| spec);
     if let Some(twice) = tensors.windows(2).find(|pair| pair[0].0.name == pair[1].0.name) {
         return Err(Error::state("checkpoint", format!("two arrays have the name `{}`", twice[0].0.name)));
     }
-    let (specs, held): (Vec<_>, Vec<_>) = tensors.into_iter().unzip();
-    let read = |number: usize, take: Take<'_>| match held[number] {
-        Held::Leaf(leaf) => leaf.read_bytes(take),
-        Held::Buffer(buffer) => buffer.read_bytes(take),
+    let (specs, sources): (Vec<_>, Vec<_>) = tensors.into_iter().unzip();
+    let read = |number: usize, take: Take<'_>| match sources[number] {
+        TensorSource::Leaf(leaf) => leaf.read_bytes(take),
+        TensorSource::Buffer(buffer) => buffer.read_bytes(take),
     };
     write(shown, to, &specs, read, manifest)
 }
 
 #[derive(Debug)]
-pub(super) enum Held<'a> {
+pub(super) enum TensorSource<'a> {
     Leaf(LeafRef<'a>),
     Buffer(buffers::Saved<'a>),
 }
@@ -217,7 +218,7 @@ fn state_name(name: &ItemName) -> String {
     match &name.of {
         Owner::State => format!("state/{}", name.field),
         Owner::Leaf(path) => format!("state/{}/{path}", name.field),
-        Owner::Apart(number) => format!("state/{}/#{number}", name.field),
+        Owner::OtherTree(number) => format!("state/{}/#{number}", name.field),
     }
 }
 
@@ -251,9 +252,9 @@ pub(super) fn replace_file(path: &Path, write: impl FnOnce(&str, &mut File) -> R
 /// Returns the end of a chain of symbolic links, existing or not; other paths unchanged.
 pub(super) fn target_of(path: &Path) -> io::Result<PathBuf> {
     /// The limit of Linux.
-    const MOST: usize = 40;
+    const MAX_LINKS: usize = 40;
     let mut path = path.to_path_buf();
-    for _ in 0..MOST {
+    for _ in 0..MAX_LINKS {
         if !fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
             return Ok(path);
         }
@@ -282,7 +283,7 @@ impl Spec {
     /// Describes a leaf's tensor; an 8-bit array's is its bytes.
     pub(super) fn new(name: String, dtype: DType, shape: &[usize]) -> Spec {
         let bytes = || vec![dtype.bytes(elements(shape).unwrap_or(0))];
-        Spec::of(name, tensor_dtype(dtype), if dtype.is_coded() { bytes() } else { shape.into() })
+        Spec::of(name, tensor_dtype(dtype), if dtype.is_quantized() { bytes() } else { shape.into() })
     }
 
     pub(super) fn of(name: String, dtype: Dtype, shape: Vec<usize>) -> Spec {

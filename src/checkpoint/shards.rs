@@ -27,10 +27,10 @@ pub(super) struct ShardList {
     files: Vec<(String, Crc)>,
 }
 
-const ENDING: &str = ".shard";
+const SHARD_SUFFIX: &str = ".shard";
 
 /// The first bytes of a list. Read as the header length that begins a safetensors file, they exceed any header.
-const BEGINS: &[u8] = br#"{"gradchain_shards":"#;
+const LIST_PREFIX: &[u8] = br#"{"gradchain_shards":"#;
 
 impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
     /// Writes a checkpoint of a [`sharded`](crate::wrapper::sharded()) optimizer, a file per rank.
@@ -90,7 +90,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
         let mut attempt = (now ^ u64::from(std::process::id()).rotate_right(16)).to_le_bytes().to_vec();
         collective.broadcast(0, &mut attempt)?;
         let attempt: String = attempt.iter().map(|byte| format!("{byte:02x}")).collect();
-        let file = |rank: usize| format!("{called}.{attempt}.{rank}-of-{size}{ENDING}");
+        let file = |rank: usize| format!("{called}.{attempt}.{rank}-of-{size}{SHARD_SUFFIX}");
         let mut check = Crc::default();
         let written = replace_file(&folder_of(path).join(file(rank)), |shown, file| {
             check = self.write(shown, file, Some((rank, size)))?;
@@ -99,7 +99,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
         let checks = all_done(collective, written.map(|()| check))?;
         let listed = if rank == 0 {
             let files = checks.into_iter().enumerate().map(|(rank, check)| (file(rank), check)).collect();
-            ShardList { path: path.into(), gradchain_shards: FORMAT, files }.put()
+            ShardList { path: path.into(), gradchain_shards: FORMAT, files }.write_checkpoint()
         } else {
             Ok(())
         };
@@ -160,8 +160,8 @@ impl ShardList {
         let refused = |error: io::Error| Error::io(&*shown, &error);
         let mut file = File::open(path).map_err(refused)?;
         let mut first = Vec::new();
-        (&file).take(BEGINS.len() as u64).read_to_end(&mut first).map_err(refused)?;
-        if first != BEGINS {
+        (&file).take(LIST_PREFIX.len() as u64).read_to_end(&mut first).map_err(refused)?;
+        if first != LIST_PREFIX {
             return Ok(None);
         }
         file.read_to_end(&mut first).map_err(refused)?;
@@ -177,7 +177,7 @@ impl ShardList {
     }
 
     /// Writes the list, and removes the files that it replaces.
-    fn put(&self) -> Result<()> {
+    fn write_checkpoint(&self) -> Result<()> {
         replace_file(&self.path, |shown, file| {
             let text = serde_json::to_vec(self).map_err(|error| Error::file(shown, error.to_string()))?;
             file.write_all(&text).map_err(|error| Error::io(shown, &error))
@@ -216,7 +216,7 @@ pub(super) fn notes_of(path: &Path) -> Result<BTreeMap<String, String>> {
 
 /// Returns the path of the list that a rank's file belongs to, from the file's name; `None` for other files.
 pub(super) fn list_of(file: &Path) -> Option<PathBuf> {
-    let mut parts = file.file_name()?.to_str()?.strip_suffix(ENDING)?.rsplitn(3, '.');
+    let mut parts = file.file_name()?.to_str()?.strip_suffix(SHARD_SUFFIX)?.rsplitn(3, '.');
     let (ranks, attempt, called) = (parts.next()?, parts.next()?, parts.next()?);
     let (rank, size) = ranks.split_once("-of-")?;
     let ours = rank.parse::<usize>().ok()? < size.parse().ok()? && u64::from_str_radix(attempt, 16).is_ok();

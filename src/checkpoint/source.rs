@@ -13,7 +13,7 @@ pub(super) enum Source {
     /// In memory, or mapped.
     Bytes(Bytes),
     /// In other files, not read from here.
-    Elsewhere,
+    External,
 }
 
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Source {
         match self {
             Source::File { len, .. } | Source::Named { len, .. } => *len,
             Source::Bytes(bytes) => bytes.len() as u64,
-            Source::Elsewhere => 0,
+            Source::External => 0,
         }
     }
 
@@ -66,7 +66,7 @@ impl Source {
             }
             Source::Named { path, .. } => Reader::Own(File::open(path)?),
             Source::Bytes(bytes) => Reader::Bytes(bytes),
-            Source::Elsewhere => return Err(io::ErrorKind::Unsupported.into()),
+            Source::External => return Err(io::ErrorKind::Unsupported.into()),
         })
     }
 }

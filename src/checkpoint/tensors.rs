@@ -36,7 +36,7 @@ const OTHERS: [(&[u8], &str); 6] = [
 ];
 
 /// The maximum length of a header in bytes, as in the format's own readers.
-const LONGEST_HEADER: u64 = 100_000_000;
+const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 impl Tensors {
     /// Opens a file, which stays open, and returns its header too.
@@ -73,8 +73,8 @@ impl Tensors {
     }
 
     /// Describes tensors in other files.
-    pub(super) fn elsewhere(name: String, metadata: Metadata) -> Tensors {
-        let (source, metadata) = (Arc::new(Source::Elsewhere), Arc::new(metadata));
+    pub(super) fn external(name: String, metadata: Metadata) -> Tensors {
+        let (source, metadata) = (Arc::new(Source::External), Arc::new(metadata));
         Tensors { name, source, start: 0, metadata, prefix: String::new() }
     }
 
@@ -98,11 +98,11 @@ impl Tensors {
     }
 
     /// Returns whether tensors are in memory, where nothing changes them.
-    pub(super) fn is_held(&self) -> bool {
+    pub(super) fn is_in_memory(&self) -> bool {
         matches!(*self.source, Source::Bytes(_))
     }
 
-    pub(super) fn called(&self, what: &str) -> String {
+    pub(super) fn display_name(&self, what: &str) -> String {
         if matches!(*self.source, Source::Bytes(Bytes::Owned(_))) {
             self.name.clone()
         } else {
@@ -200,7 +200,7 @@ pub(super) fn header_of(name: &str, source: &Source) -> Result<String> {
     }
     let length = u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i: usize| start[i]));
     // Checked before the header is allocated.
-    if length > LONGEST_HEADER {
+    if length > MAX_HEADER_BYTES {
         return other(&format_args!("not a safetensors file: it announces a header of {length} bytes"));
     }
     if length + 8 > found {

@@ -1,7 +1,7 @@
 use core::hash::{Hash, Hasher};
 use std::hash::DefaultHasher;
 
-use super::{Collective, gather, numbers, place_in};
+use super::{Collective, gather, numbers, rank_and_size};
 use crate::error::{Error, Result};
 
 pub(crate) fn is_same(collective: &dyn Collective, number: u64) -> Result<bool> {
@@ -10,7 +10,7 @@ pub(crate) fn is_same(collective: &dyn Collective, number: u64) -> Result<bool> 
 
 /// Compares all ranks' lines; fails with the first difference.
 pub(crate) fn agree(collective: &dyn Collective, what: &str, lines: &[String]) -> Result<()> {
-    place_in(collective)?;
+    rank_and_size(collective)?;
     let mut hasher = DefaultHasher::new();
     lines.hash(&mut hasher);
     if is_same(collective, hasher.finish())? {

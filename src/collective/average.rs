@@ -1,7 +1,7 @@
 //! The mean over ranks.
 
 use super::pairwise::{merge_all, merge_equal};
-use super::{Collective, agree, arrived, gather};
+use super::{Collective, agree, gather, wait_checked};
 use crate::element::{Element, with_dtype};
 use crate::error::Result;
 use crate::tree::{
@@ -135,7 +135,7 @@ pub fn average_with<P: TreeMut + ?Sized>(
 
 /// Averages a leaf; each rank computes a chunk.
 pub(crate) fn leaf_mean(collective: &dyn Collective, leaf: &mut LeafMut<'_>) -> Result<()> {
-    if leaf.dtype().is_coded() {
+    if leaf.dtype().is_quantized() {
         let mut numbers = leaf.parts.decoded();
         leaf_mean(collective, &mut LeafMut::lend(leaf.parts.over(&mut numbers)))?;
         leaf.parts.encode(&numbers);
@@ -144,11 +144,11 @@ pub(crate) fn leaf_mean(collective: &dyn Collective, leaf: &mut LeafMut<'_>) -> 
     let (all, rank, size) = (LeafRef::lend(leaf.parts.clone()).to_bytes(), collective.rank(), collective.size());
     let bytes = leaf.dtype().size();
     let len = all.len() / bytes;
-    let stretches: Vec<usize> = (0..size).map(|i| (len * (i + 1) / size - len * i / size) * bytes).collect();
-    let own = stretches[rank];
+    let lens: Vec<usize> = (0..size).map(|i| (len * (i + 1) / size - len * i / size) * bytes).collect();
+    let own = lens[rank];
     let from = vec![own; size];
-    let travels = collective.begin_all_to_all(all, &stretches, Vec::new(), &from);
-    let [all, mut received] = arrived(collective, travels, &from)?;
+    let pending = collective.begin_all_to_all(all, &lens, Vec::new(), &from);
+    let [all, mut received] = wait_checked(collective, pending, &from)?;
     with_dtype!(leaf.dtype(), T => {
         let mut there = vec![T::default(); own / bytes];
         let mut values = Vec::with_capacity(size);
@@ -159,7 +159,7 @@ pub(crate) fn leaf_mean(collective: &dyn Collective, leaf: &mut LeafMut<'_>) -> 
         let means = mean_of(&values).into_iter().map(T::from_f64).collect::<Vec<_>>();
         received = LeafRef::from_slice(&means, &[means.len()])?.to_bytes();
     });
-    let [_, all] = arrived(collective, collective.begin_all_gather(received, all, &stretches), &stretches)?;
+    let [_, all] = wait_checked(collective, collective.begin_all_gather(received, all, &lens), &lens)?;
     leaf.take_bytes(&all);
     Ok(())
 }

@@ -114,7 +114,7 @@ pub trait Collective: fmt::Debug + Send + Sync {
 }
 
 /// Returns rank and size of an untrusted implementation.
-pub(crate) fn place_in(collective: &dyn Collective) -> Result<(usize, usize)> {
+pub(crate) fn rank_and_size(collective: &dyn Collective) -> Result<(usize, usize)> {
     let (rank, size) = (collective.rank(), collective.size());
     if rank < size {
         return Ok((rank, size));
@@ -125,7 +125,7 @@ pub(crate) fn place_in(collective: &dyn Collective) -> Result<(usize, usize)> {
 /// Waits for a call of an untrusted implementation, and checks the received length.
 ///
 /// Returns the sent memory and the received bytes.
-pub(crate) fn arrived(collective: &dyn Collective, pending: Pending<'_>, from: &[usize]) -> Result<[Vec<u8>; 2]> {
+pub(crate) fn wait_checked(collective: &dyn Collective, pending: Pending<'_>, from: &[usize]) -> Result<[Vec<u8>; 2]> {
     let [sent, received] = pending.wait()?;
     let (found, expected) = (received.len(), from.iter().sum::<usize>());
     if found == expected {
@@ -156,7 +156,7 @@ pub(crate) fn arrived(collective: &dyn Collective, pending: Pending<'_>, from: &
 /// As [`Collective::all_gather`].
 pub fn gather(collective: &dyn Collective, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
     let lens = numbers(collective, bytes.len() as u64)?.into_iter().map(|len| len as usize).collect::<Vec<_>>();
-    let [_, all] = arrived(collective, collective.begin_all_gather(bytes.to_vec(), Vec::new(), &lens), &lens)?;
+    let [_, all] = wait_checked(collective, collective.begin_all_gather(bytes.to_vec(), Vec::new(), &lens), &lens)?;
     let mut rest = &all[..];
     let parts = lens.iter().map(|len| rest.split_off(..*len).unwrap_or_default().to_vec());
     Ok(parts.collect())
@@ -165,6 +165,6 @@ pub fn gather(collective: &dyn Collective, bytes: &[u8]) -> Result<Vec<Vec<u8>>>
 pub(crate) fn numbers(collective: &dyn Collective, own: u64) -> Result<Vec<u64>> {
     let from = vec![8; collective.size()];
     let [_, all] =
-        arrived(collective, collective.begin_all_gather(own.to_le_bytes().into(), Vec::new(), &from), &from)?;
+        wait_checked(collective, collective.begin_all_gather(own.to_le_bytes().into(), Vec::new(), &from), &from)?;
     Ok(all.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)).collect())
 }

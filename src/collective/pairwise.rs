@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use super::{Collective, place_in};
+use super::{Collective, rank_and_size};
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::tree::{Structure, Tree, TreeMut, for_each_leaf, tree_add_scaled, tree_map};
@@ -147,7 +147,7 @@ pub(crate) fn merge_all<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S
 ///
 /// PyTorch's `DistributedSampler` gives all ranks equally many examples, and its mean depends on their number.
 pub fn parts(collective: &dyn Collective, parts: usize) -> Result<Range<usize>> {
-    let (rank, size) = place_in(collective)?;
+    let (rank, size) = rank_and_size(collective)?;
     if size == 1 && parts > 0 {
         return Ok(0..parts);
     }

@@ -37,8 +37,8 @@ use crate::error::{Error, Result};
 /// ```
 pub fn threads(size: usize, timeout: Duration) -> Vec<Threads> {
     assert!(size > 0, "a group has at least one rank");
-    let meeting = Meeting { calls: VecDeque::new(), first: 0, begun: vec![0; size], broken: None };
-    let shared = Arc::new((Mutex::new(meeting), Condvar::new()));
+    let rendezvous = Rendezvous { calls: VecDeque::new(), first: 0, calls_begun: vec![0; size], failure: None };
+    let shared = Arc::new((Mutex::new(rendezvous), Condvar::new()));
     (0..size).map(|rank| Threads { rank, size, timeout, shared: shared.clone() }).collect()
 }
 
@@ -48,11 +48,11 @@ pub struct Threads {
     rank: usize,
     size: usize,
     timeout: Duration,
-    shared: Arc<(Mutex<Meeting>, Condvar)>,
+    shared: Arc<(Mutex<Rendezvous>, Condvar)>,
 }
 
 #[derive(Debug)]
-struct Post {
+struct Message {
     call: &'static str,
     bytes: Vec<u8>,
     /// Bytes for each rank; `None` if all get the same.
@@ -61,106 +61,108 @@ struct Post {
 
 #[derive(Debug)]
 struct Call {
-    posts: Vec<Option<Arc<Post>>>,
+    messages: Vec<Option<Arc<Message>>>,
     /// Ranks that have taken their messages.
-    taken: usize,
+    receivers: usize,
     /// Ranks that have left.
-    gone: usize,
+    departed: usize,
 }
 
 #[derive(Debug)]
-struct Meeting {
+struct Rendezvous {
     /// The calls in flight, in order.
     calls: VecDeque<Call>,
     first: u64,
-    begun: Vec<u64>,
+    calls_begun: Vec<u64>,
     /// The error after which no call succeeds.
-    broken: Option<String>,
+    failure: Option<String>,
 }
 
-impl Meeting {
+impl Rendezvous {
     fn call(&mut self, number: u64) -> &mut Call {
         &mut self.calls[(number - self.first) as usize]
     }
 
     fn leave(&mut self, number: u64) {
-        self.call(number).gone += 1;
-        while self.calls.front().is_some_and(|call| call.gone == self.begun.len()) {
+        self.call(number).departed += 1;
+        while self.calls.front().is_some_and(|call| call.departed == self.calls_begun.len()) {
             self.calls.pop_front();
             self.first += 1;
         }
     }
 }
 
-struct Visit<'a> {
+struct CallHandle<'a> {
     ranks: &'a Threads,
     number: u64,
     call: &'static str,
     received: Vec<u8>,
     from: Vec<usize>,
-    has_taken: bool,
+    has_received: bool,
 }
 
-impl Visit<'_> {
+impl CallHandle<'_> {
     /// Takes all messages once posted, and its own memory back once all have read it.
     fn wait(mut self) -> Result<[Vec<u8>; 2]> {
         // A timeout beyond the clock's range, such as `Duration::MAX`, never ends.
         let (ranks, number, until) = (self.ranks, self.number, Instant::now().checked_add(self.ranks.timeout));
-        let is_here = |call: &Call| call.posts.iter().all(Option::is_some);
-        let posts: Vec<_> = ranks.until(until, number, is_here)?.call(number).posts.iter().flatten().cloned().collect();
-        let done = self.take(&posts);
-        drop(posts);
+        let is_here = |call: &Call| call.messages.iter().all(Option::is_some);
+        let messages: Vec<_> =
+            ranks.until(until, number, is_here)?.call(number).messages.iter().flatten().cloned().collect();
+        let done = self.receive(&messages);
+        drop(messages);
         if let Err(error) = &done {
-            ranks.lock().broken.get_or_insert_with(|| error.to_string());
+            ranks.lock().failure.get_or_insert_with(|| error.to_string());
         }
-        self.say_taken();
+        self.mark_received();
         done?;
-        let own = ranks.until(until, number, |call| call.taken == ranks.size)?.call(number).posts[ranks.rank].take();
-        let sent = own.and_then(Arc::into_inner).map_or(Vec::new(), |post| post.bytes);
+        let own =
+            ranks.until(until, number, |call| call.receivers == ranks.size)?.call(number).messages[ranks.rank].take();
+        let sent = own.and_then(Arc::into_inner).map_or(Vec::new(), |message| message.bytes);
         Ok([sent, core::mem::take(&mut self.received)])
     }
 
-    fn take(&mut self, posts: &[Arc<Post>]) -> Result<()> {
-        let Visit { ranks, call, received, from, .. } = self;
+    fn receive(&mut self, messages: &[Arc<Message>]) -> Result<()> {
+        let CallHandle { ranks, call, received, from, .. } = self;
         received.clear();
         received.reserve(from.iter().sum());
-        for ((rank, post), expected) in posts.iter().enumerate().zip(from) {
-            if post.call != *call {
-                let problem = format!("rank {rank} called `{}`, and rank {} `{call}`", post.call, ranks.rank);
+        for ((rank, message), expected) in messages.iter().enumerate().zip(from) {
+            if message.call != *call {
+                let problem = format!("rank {rank} called `{}`, and rank {} `{call}`", message.call, ranks.rank);
                 return Err(Error::collective(ranks.rank, problem));
             }
-            let (at, len) = match &post.to {
+            let (at, len) = match &message.to {
                 Some(to) => (to[..ranks.rank].iter().sum(), to[ranks.rank]),
-                None => (0, post.bytes.len()),
+                None => (0, message.bytes.len()),
             };
             if len != *expected {
                 let problem = format!("rank {rank} sent {len} bytes to rank {}, not {expected}", ranks.rank);
                 return Err(Error::collective(ranks.rank, problem));
             }
-            received.extend_from_slice(&post.bytes[at..at + len]);
+            received.extend_from_slice(&message.bytes[at..at + len]);
         }
         Ok(())
     }
 
-    fn say_taken(&mut self) {
-        self.has_taken = true;
-        self.ranks.lock().call(self.number).taken += 1;
+    fn mark_received(&mut self) {
+        self.has_received = true;
+        self.ranks.lock().call(self.number).receivers += 1;
         self.ranks.shared.1.notify_all();
     }
 }
 
-impl Drop for Visit<'_> {
+impl Drop for CallHandle<'_> {
     /// Marks the message as taken, so that no rank waits for this one.
     fn drop(&mut self) {
-        if !self.has_taken {
-            self.say_taken();
+        if !self.has_received {
+            self.mark_received();
         }
         self.ranks.lock().leave(self.number);
     }
 }
 
 impl Threads {
-    fn lock(&self) -> MutexGuard<'_, Meeting> {
+    fn lock(&self) -> MutexGuard<'_, Rendezvous> {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -172,7 +174,7 @@ impl Threads {
         to: Option<&[usize]>,
         received: Vec<u8>,
         from: &[usize],
-    ) -> Result<Visit<'_>> {
+    ) -> Result<CallHandle<'_>> {
         let sum = to.map_or(bytes.len(), |to| to.iter().sum());
         if from.len() != self.size || to.is_some_and(|to| to.len() != self.size) || sum != bytes.len() {
             let (to, from) = (to.map_or(0, <[usize]>::len), from.len());
@@ -184,18 +186,22 @@ impl Threads {
                 found,
             ));
         }
-        let mut meeting = self.lock();
-        if let Some(problem) = &meeting.broken {
+        let mut rendezvous = self.lock();
+        if let Some(problem) = &rendezvous.failure {
             return Err(Error::collective(self.rank, problem));
         }
-        let number = meeting.begun[self.rank];
-        meeting.begun[self.rank] += 1;
-        if number == meeting.first + meeting.calls.len() as u64 {
-            meeting.calls.push_back(Call { posts: (0..self.size).map(|_| None).collect(), taken: 0, gone: 0 });
+        let number = rendezvous.calls_begun[self.rank];
+        rendezvous.calls_begun[self.rank] += 1;
+        if number == rendezvous.first + rendezvous.calls.len() as u64 {
+            rendezvous.calls.push_back(Call {
+                messages: (0..self.size).map(|_| None).collect(),
+                receivers: 0,
+                departed: 0,
+            });
         }
-        meeting.call(number).posts[self.rank] = Some(Arc::new(Post { call, bytes, to: to.map(Into::into) }));
+        rendezvous.call(number).messages[self.rank] = Some(Arc::new(Message { call, bytes, to: to.map(Into::into) }));
         self.shared.1.notify_all();
-        Ok(Visit { ranks: self, number, call, received, from: from.into(), has_taken: false })
+        Ok(CallHandle { ranks: self, number, call, received, from: from.into(), has_received: false })
     }
 
     /// Waits for a call's state, or a deadline, if any.
@@ -204,25 +210,25 @@ impl Threads {
         until: Option<Instant>,
         number: u64,
         done: impl Fn(&Call) -> bool,
-    ) -> Result<MutexGuard<'_, Meeting>> {
-        let mut meeting = self.lock();
+    ) -> Result<MutexGuard<'_, Rendezvous>> {
+        let mut rendezvous = self.lock();
         loop {
             // Ranks that leave do not affect a complete call.
-            if done(meeting.call(number)) {
-                return Ok(meeting);
+            if done(rendezvous.call(number)) {
+                return Ok(rendezvous);
             }
-            if let Some(problem) = &meeting.broken {
+            if let Some(problem) = &rendezvous.failure {
                 return Err(Error::collective(self.rank, problem));
             }
             let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
             if left.is_zero() {
-                let absent = meeting.call(number).posts.iter().position(Option::is_none).unwrap_or(self.rank);
+                let absent = rendezvous.call(number).messages.iter().position(Option::is_none).unwrap_or(self.rank);
                 let problem = format!("rank {absent} did not arrive within {:?}", self.timeout);
-                meeting.broken = Some(problem.clone());
+                rendezvous.failure = Some(problem.clone());
                 self.shared.1.notify_all();
                 return Err(Error::collective(self.rank, problem));
             }
-            meeting = self.shared.1.wait_timeout(meeting, left).unwrap_or_else(PoisonError::into_inner).0;
+            rendezvous = self.shared.1.wait_timeout(rendezvous, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -240,19 +246,19 @@ impl Collective for Threads {
     }
 
     fn begin_all_to_all(&self, send: Vec<u8>, to: &[usize], received: Vec<u8>, from: &[usize]) -> Pending<'_> {
-        let visit = self.begin(ALL_TO_ALL, send, Some(to), received, from);
-        Pending::new(|| visit?.wait())
+        let handle = self.begin(ALL_TO_ALL, send, Some(to), received, from);
+        Pending::new(|| handle?.wait())
     }
 
     fn begin_all_gather(&self, send: Vec<u8>, received: Vec<u8>, from: &[usize]) -> Pending<'_> {
-        let visit = self.begin(ALL_GATHER, send, None, received, from);
-        Pending::new(|| visit?.wait())
+        let handle = self.begin(ALL_GATHER, send, None, received, from);
+        Pending::new(|| handle?.wait())
     }
 }
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        self.lock().broken.get_or_insert_with(|| format!("rank {} has left the group", self.rank));
+        self.lock().failure.get_or_insert_with(|| format!("rank {} has left the group", self.rank));
         self.shared.1.notify_all();
     }
 }

@@ -17,7 +17,7 @@ impl<'a> Fields<'a> {
         Ok(Fields { entries: Some(node.entries()?), place: node.place(), needed: RefCell::default() })
     }
 
-    pub(super) fn nothing() -> Fields<'a> {
+    pub(super) fn empty() -> Fields<'a> {
         Fields { entries: None, place: "$", needed: RefCell::default() }
     }
 

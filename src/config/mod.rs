@@ -30,13 +30,13 @@
 //!
 //! [Optax]: https://optax.readthedocs.io
 
+mod boxed_members;
 mod build;
 mod data;
 mod families;
 mod fields;
-mod in_parts;
 mod json;
-mod own_passes;
+mod own_loops;
 mod registry;
 mod schema;
 mod serialized;

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::fields::Fields;
 use super::json::{json_in, toml_in};
-use super::own_passes::with_own_passes;
+use super::own_loops::with_own_loops;
 use super::serialized::recipe_of;
 use crate::arguments::Arguments;
 use crate::engine::{Stage, Transform};
@@ -69,94 +69,94 @@ pub struct Registry(BTreeMap<&'static str, Entry>);
 
 pub(super) enum Entry {
     /// An object of arguments.
-    Part(Choosing),
+    Part(Constructor),
     /// A value other than an object of arguments, or a holder of a transformation with named arguments.
     Whole { read: fn(&Node<'_>) -> Result<Member>, schema: fn() -> String },
 }
 
 /// A constructor whose type depends on some arguments.
-pub(super) struct Choosing {
-    make: Make,
+pub(super) struct Constructor {
+    make: BuildFn,
     /// Arguments that `make` reads.
-    taken: &'static [&'static str],
+    read_keys: &'static [&'static str],
     /// Arguments that some of the types ignore.
-    beside: &'static [&'static str],
+    ignored_keys: &'static [&'static str],
     /// Arguments that only some of the types have, for the schema.
-    shown: &'static [&'static str],
+    schema_keys: &'static [&'static str],
 }
 
-impl Choosing {
-    pub(super) fn taking(&mut self, taken: &'static [&'static str]) -> &mut Choosing {
-        self.taken = taken;
+impl Constructor {
+    pub(super) fn reads(&mut self, read_keys: &'static [&'static str]) -> &mut Constructor {
+        self.read_keys = read_keys;
         self
     }
 
-    pub(super) fn beside(&mut self, beside: &'static [&'static str]) -> &mut Choosing {
-        self.beside = beside;
+    pub(super) fn ignored_keys(&mut self, ignored_keys: &'static [&'static str]) -> &mut Constructor {
+        self.ignored_keys = ignored_keys;
         self
     }
 
-    pub(super) fn shown(&mut self, shown: &'static [&'static str]) {
-        self.shown = shown;
+    pub(super) fn schema_keys(&mut self, schema_keys: &'static [&'static str]) {
+        self.schema_keys = schema_keys;
     }
 
-    fn others(&self) -> impl Iterator<Item = &'static str> + '_ {
-        self.taken.iter().chain(self.beside).chain(self.shown).copied()
+    fn all_keys(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.read_keys.iter().chain(self.ignored_keys).chain(self.schema_keys).copied()
     }
 }
 
-type Make = Box<dyn Fn(&Fields<'_>) -> Result<Made> + Send + Sync>;
+type BuildFn = Box<dyn Fn(&Fields<'_>) -> Result<Unconfigured> + Send + Sync>;
 
 /// A transformation before its arguments are set.
-pub(super) enum Made {
+pub(super) enum Unconfigured {
     Named(Named),
     /// Has the inner transformation's arguments and its own.
-    Inside(Named),
+    InnerWithKeys(Named),
     Member(Member),
 }
 
-impl Made {
-    pub(super) fn named<T: Arguments + Stage>(transformation: T) -> Made
+impl Unconfigured {
+    pub(super) fn named<T: Arguments + Stage>(transformation: T) -> Unconfigured
     where
         ValueAndGradFn: Includes<T::Needs>,
     {
-        Made::Named(Box::new(transformation))
+        Unconfigured::Named(Box::new(transformation))
     }
 
-    pub(super) fn inside<T: Arguments + Stage>(transformation: T) -> Made
+    pub(super) fn wrapping<T: Arguments + Stage>(transformation: T) -> Unconfigured
     where
         ValueAndGradFn: Includes<T::Needs>,
     {
-        Made::Inside(Box::new(transformation))
+        Unconfigured::InnerWithKeys(Box::new(transformation))
     }
 
-    pub(super) fn member<T: Stage>(transformation: T) -> Made
+    pub(super) fn member<T: Stage>(transformation: T) -> Unconfigured
     where
         ValueAndGradFn: Includes<T::Needs>,
     {
-        Made::Member(Box::new(transformation))
+        Unconfigured::Member(Box::new(transformation))
     }
 
     fn each(&mut self, visit: &mut dyn FnMut(&'static str, &mut dyn Setting)) {
         let mut visit = |name, argument: crate::arguments::Argument<'_>| visit(name, argument.setting());
         match self {
-            Made::Named(named) => named.own_arguments(&mut visit),
-            Made::Inside(named) => named.arguments(&mut visit),
-            Made::Member(member) => member.own_arguments(&mut visit),
+            Unconfigured::Named(named) => named.own_arguments(&mut visit),
+            Unconfigured::InnerWithKeys(named) => named.arguments(&mut visit),
+            Unconfigured::Member(member) => member.own_arguments(&mut visit),
         }
     }
 
     fn validate(&self) -> crate::Result<()> {
         match self {
-            Made::Named(named) | Made::Inside(named) => named.validate(),
-            Made::Member(member) => member.validate(),
+            Unconfigured::Named(named) | Unconfigured::InnerWithKeys(named) => named.validate(),
+            Unconfigured::Member(member) => member.validate(),
         }
     }
 
     pub(super) fn into_member(self) -> Member {
         match self {
-            Made::Named(named) | Made::Inside(named) => named,
-            Made::Member(member) => member,
+            Unconfigured::Named(named) | Unconfigured::InnerWithKeys(named) => named,
+            Unconfigured::Member(member) => member,
         }
     }
 }
@@ -164,7 +164,7 @@ impl Made {
 pub(super) const PER_EXAMPLE: &[&str] = &["differentially_private_aggregate", "dpsgd"];
 
 /// Names without an entry, and their place instead.
-const ELSEWHERE: &[(&str, &str)] = &[
+const RELOCATED: &[(&str, &str)] = &[
     ("measure_with_ema", "one of the `measures` of a `monitor`"),
     ("skip_large_updates", "a `should_skip_update_fn` of `multi_steps`"),
     ("galore", DECOMPOSED),
@@ -195,7 +195,7 @@ impl Registry {
     where
         ValueAndGradFn: Includes<T::Needs>,
     {
-        self.named(T::NAME, move || Made::named(make()))
+        self.named(T::NAME, move || Unconfigured::named(make()))
     }
 
     /// Adds a wrapper, replacing an entry of its name.
@@ -205,27 +205,28 @@ impl Registry {
     where
         ValueAndGradFn: Includes<T::Needs>,
     {
-        self.named(T::NAME, move || Made::named(make(nothing())))
+        self.named(T::NAME, move || Unconfigured::named(make(placeholder())))
     }
 
     pub(super) fn named(
         &mut self,
         name: &'static str,
-        make: impl Fn() -> Made + Send + Sync + 'static,
+        make: impl Fn() -> Unconfigured + Send + Sync + 'static,
     ) -> &mut Registry {
-        self.choosing(name, move |_| Ok(make()));
+        self.constructor(name, move |_| Ok(make()));
         self
     }
 
-    pub(super) fn choosing(
+    pub(super) fn constructor(
         &mut self,
         name: &'static str,
-        make: impl Fn(&Fields<'_>) -> Result<Made> + Send + Sync + 'static,
-    ) -> &mut Choosing {
-        let made = Entry::Part(Choosing { make: Box::new(make), taken: &[], beside: &[], shown: &[] });
-        self.0.insert(name, made);
+        make: impl Fn(&Fields<'_>) -> Result<Unconfigured> + Send + Sync + 'static,
+    ) -> &mut Constructor {
+        let unconfigured =
+            Entry::Part(Constructor { make: Box::new(make), read_keys: &[], ignored_keys: &[], schema_keys: &[] });
+        self.0.insert(name, unconfigured);
         match self.0.get_mut(name) {
-            Some(Entry::Part(choosing)) => choosing,
+            Some(Entry::Part(constructor)) => constructor,
             _ => unreachable!("it was put there just now"),
         }
     }
@@ -262,7 +263,7 @@ impl Registry {
     pub fn build_with<N: Needs>(&self, config: &(impl Serialize + ?Sized)) -> Result<Boxed<N>> {
         let recipe = recipe_of(config)?;
         let node = Node::root(&recipe, self);
-        narrow(with_own_passes(self.read(&node)?)).map_err(|error| ConfigError::refused(node.place(), error))
+        narrow(with_own_loops(self.read(&node)?)).map_err(|error| ConfigError::refused(node.place(), error))
     }
 
     /// Builds the transformation of a JSON text with the names of this registry.
@@ -306,21 +307,21 @@ impl Registry {
         let (name, inside) = node.call()?;
         match self.entry(name, node)? {
             Entry::Whole { read, .. } => checked(&inside, read(&inside)?),
-            Entry::Part(_) => self.made(name, node, &inside).map(Made::into_member),
+            Entry::Part(_) => self.unconfigured(name, node, &inside).map(Unconfigured::into_member),
         }
     }
 
-    pub(super) fn made(&self, name: &str, node: &Node<'_>, inside: &Node<'_>) -> Result<Made> {
+    pub(super) fn unconfigured(&self, name: &str, node: &Node<'_>, inside: &Node<'_>) -> Result<Unconfigured> {
         let Entry::Part(part) = self.entry(name, node)? else {
             return Err(no_hyperparams(node, name));
         };
         // A value other than an object is refused below, where the expected contents are known.
-        let mut made = (part.make)(&Fields::of(inside).unwrap_or_else(|_| Fields::nothing()))?;
-        let set = inside.set_all(part.taken, part.beside, &mut |visit| made.each(visit));
+        let mut unconfigured = (part.make)(&Fields::of(inside).unwrap_or_else(|_| Fields::empty()))?;
+        let set = inside.set_all(part.read_keys, part.ignored_keys, &mut |visit| unconfigured.each(visit));
         // Also checks the readable arguments.
-        let refused = made.validate().map_err(|error| ConfigError::refused(inside.place(), error));
+        let refused = unconfigured.validate().map_err(|error| ConfigError::refused(inside.place(), error));
         ConfigError::both(set, refused.or_else(ConfigError::of_given))?;
-        Ok(made)
+        Ok(unconfigured)
     }
 
     fn entry(&self, name: &str, node: &Node<'_>) -> Result<&Entry> {
@@ -328,14 +329,14 @@ impl Registry {
     }
 
     fn unknown(&self, node: &Node<'_>, name: &str) -> ConfigError {
-        let elsewhere = |place: &str| {
+        let relocated = |place: &str| {
             ConfigError::wrong(node.place(), "a gradient transformation", format!("`{name}`, which is {place}"))
         };
         if PER_EXAMPLE.contains(&name) {
-            return elsewhere("for per-example gradients and comes first: see `build_per_example`");
+            return relocated("for per-example gradients and comes first: see `build_per_example`");
         }
-        match ELSEWHERE.iter().find(|(known, _)| *known == name) {
-            Some((_, place)) => elsewhere(place),
+        match RELOCATED.iter().find(|(known, _)| *known == name) {
+            Some((_, place)) => relocated(place),
             None => ConfigError::unknown(node.place(), "transformation", name, self.names()),
         }
     }
@@ -345,13 +346,13 @@ impl Registry {
             Entry::Whole { schema, .. } => schema(),
             Entry::Part(part) => {
                 let (mut properties, mut required) = (Vec::new(), Vec::new());
-                let given = Fields::nothing();
-                if let Ok(mut made) = (part.make)(&given) {
-                    made.each(&mut |name, setting| {
+                let given = Fields::empty();
+                if let Ok(mut unconfigured) = (part.make)(&given) {
+                    unconfigured.each(&mut |name, setting| {
                         let mut schema = setting.schema();
-                        let taken = part.taken.contains(&name);
+                        let read_keys = part.read_keys.contains(&name);
                         match setting.to_recipe() {
-                            _ if given.needs(name) || setting.is_missing() && !taken => {
+                            _ if given.needs(name) || setting.is_missing() && !read_keys => {
                                 required.push(format!("{name:?}"))
                             }
                             default @ (Recipe::Bool(_) | Recipe::Integer(_) | Recipe::Number(_)) => {
@@ -362,7 +363,7 @@ impl Registry {
                         properties.push((name, schema));
                     });
                 }
-                for name in part.others() {
+                for name in part.all_keys() {
                     if !properties.iter().any(|(known, _)| *known == name) {
                         if given.needs(name) {
                             required.push(format!("{name:?}"));
@@ -383,9 +384,9 @@ impl Registry {
 
     pub(super) fn arguments_of(&self, name: &str) -> Vec<&'static str> {
         let Some(Entry::Part(part)) = self.0.get(name) else { return Vec::new() };
-        let mut names: Vec<_> = part.others().collect();
-        if let Ok(mut made) = (part.make)(&Fields::nothing()) {
-            made.each(&mut |name, _| names.push(name));
+        let mut names: Vec<_> = part.all_keys().collect();
+        if let Ok(mut unconfigured) = (part.make)(&Fields::empty()) {
+            unconfigured.each(&mut |name, _| names.push(name));
         }
         names
     }
@@ -393,13 +394,13 @@ impl Registry {
 
 impl Builder for Registry {
     fn build_into(&self, node: &Node<'_>, into: &mut dyn Any) -> Result<()> {
-        if let Some(inside) = into.downcast_mut::<Inside>() {
+        if let Some(inside) = into.downcast_mut::<InnerWithKeys>() {
             let (name, arguments) = node.call()?;
-            let named = match self.made(name, node, &arguments)? {
-                Made::Named(named) | Made::Inside(named) => named,
-                Made::Member(_) => return Err(no_hyperparams(node, name)),
+            let named = match self.unconfigured(name, node, &arguments)? {
+                Unconfigured::Named(named) | Unconfigured::InnerWithKeys(named) => named,
+                Unconfigured::Member(_) => return Err(no_hyperparams(node, name)),
             };
-            *inside = Inside(named, self.arguments_of(name));
+            *inside = InnerWithKeys(named, self.arguments_of(name));
             return Ok(());
         }
         let built = self.read(node)?;
@@ -419,12 +420,12 @@ fn no_hyperparams(node: &Node<'_>, name: &str) -> ConfigError {
 }
 
 /// Returns a placeholder for a config's transformation.
-pub(super) fn nothing() -> Member {
+pub(super) fn placeholder() -> Member {
     Box::new(())
 }
 
 /// A transformation with named arguments, and their names in its config.
-pub(super) struct Inside(pub(super) Named, pub(super) Vec<&'static str>);
+pub(super) struct InnerWithKeys(pub(super) Named, pub(super) Vec<&'static str>);
 
 pub(super) fn checked(node: &Node<'_>, transformation: Member) -> Result<Member> {
     transformation.validate().map_err(|error| ConfigError::refused(node.place(), error))?;

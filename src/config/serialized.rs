@@ -32,7 +32,7 @@ impl ser::Error for Problem {
 }
 
 type Read = core::result::Result<Recipe, Problem>;
-type Done = core::result::Result<(), Problem>;
+type SerializeResult = core::result::Result<(), Problem>;
 
 /// Reads a value of at most `left` nested levels.
 #[derive(Clone, Copy)]
@@ -41,7 +41,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn inside<T: Serialize + ?Sized>(self, value: &T) -> Read {
+    fn read_value<T: Serialize + ?Sized>(self, value: &T) -> Read {
         let left = self.left.checked_sub(1).ok_or_else(|| Problem(refusal()))?;
         value.serialize(Reader { left })
     }
@@ -74,8 +74,8 @@ struct Items {
 }
 
 impl Items {
-    fn add<T: Serialize + ?Sized>(&mut self, item: &T) -> Done {
-        self.items.push(self.reader.inside(item)?);
+    fn add<T: Serialize + ?Sized>(&mut self, item: &T) -> SerializeResult {
+        self.items.push(self.reader.read_value(item)?);
         Ok(())
     }
 
@@ -96,8 +96,8 @@ struct Entries {
 const ARBITRARY_NUMBER: &str = "$serde_json::private::Number";
 
 impl Entries {
-    fn add<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Done {
-        self.entries.push((key.into(), self.reader.inside(value)?));
+    fn add<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> SerializeResult {
+        self.entries.push((key.into(), self.reader.read_value(value)?));
         Ok(())
     }
 
@@ -201,7 +201,7 @@ impl Serializer for Reader {
         variant: &'static str,
         value: &T,
     ) -> Read {
-        Ok(named(Some(variant), self.inside(value)?))
+        Ok(named(Some(variant), self.read_value(value)?))
     }
     fn serialize_seq(self, _: Option<usize>) -> core::result::Result<Items, Problem> {
         Ok(self.items())
@@ -245,7 +245,7 @@ macro_rules! compound {
             type Ok = Recipe;
             type Error = Problem;
 
-            fn $method<T: Serialize + ?Sized>(&mut self, $($key: $Key,)? value: &T) -> Done {
+            fn $method<T: Serialize + ?Sized>(&mut self, $($key: $Key,)? value: &T) -> SerializeResult {
                 self.add($($key,)? value)
             }
             fn end(self) -> Read {
@@ -267,7 +267,7 @@ impl ser::SerializeMap for Entries {
     type Ok = Recipe;
     type Error = Problem;
 
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Done {
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> SerializeResult {
         self.key = Some(match key.serialize(Reader { left: 0 })? {
             Recipe::Text(text) => text,
             key @ (Recipe::Integer(_) | Recipe::Bool(_)) => key.to_string(),
@@ -275,7 +275,7 @@ impl ser::SerializeMap for Entries {
         });
         Ok(())
     }
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Done {
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> SerializeResult {
         let key = self.key.take().ok_or_else(|| Problem("a value without a key".into()))?;
         self.add(&key, value)
     }

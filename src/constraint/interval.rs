@@ -1,6 +1,6 @@
 use super::range::open;
 use crate::error::{Error, Result};
-use crate::tree::constraint::{Constraint, Part, Site};
+use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 
 /// Keeps each element strictly between two bounds, by a sigmoid.
 ///
@@ -56,7 +56,7 @@ pub struct Interval {
 
 impl Interval {
     /// Returns the least and largest number of the leaf's dtype between the bounds.
-    fn range(&self, leaf: &Site<'_>) -> Result<(f64, f64)> {
+    fn range(&self, leaf: &ConstrainedLeaf<'_>) -> Result<(f64, f64)> {
         let Interval { lower, upper } = *self;
         let found = || format!("({lower}, {upper})");
         if !(lower.is_finite() && upper.is_finite() && lower < upper) {
@@ -68,12 +68,12 @@ impl Interval {
 }
 
 impl Constraint for Interval {
-    fn parts(&self, leaf: &Site<'_>) -> Result<Vec<Part>> {
+    fn parts(&self, leaf: &ConstrainedLeaf<'_>) -> Result<Vec<Part>> {
         self.range(leaf)?;
         Ok(vec![Part::new("raw", leaf.shape())])
     }
 
-    fn constrain(&self, leaf: &Site<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
+    fn constrain(&self, leaf: &ConstrainedLeaf<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
         let (least, most) = self.range(leaf)?;
         for (to, r) in to.iter_mut().zip(raw) {
             // A mean of the bounds: unlike `lower + (upper − lower)·σ`, exact at both ends.
@@ -82,7 +82,7 @@ impl Constraint for Interval {
         Ok(())
     }
 
-    fn pull_back(&self, _: &Site<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
+    fn pull_back(&self, _: &ConstrainedLeaf<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
         for ((to, r), g) in to.iter_mut().zip(raw).zip(gradient) {
             let slope = sigmoid(*r) * sigmoid(-r);
             *to = g * (self.upper * slope - self.lower * slope);
@@ -90,7 +90,7 @@ impl Constraint for Interval {
         Ok(())
     }
 
-    fn unconstrain(&self, leaf: &Site<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
+    fn unconstrain(&self, leaf: &ConstrainedLeaf<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
         let Interval { lower, upper } = *self;
         // Halved if the distance between the bounds overflows.
         let unit = if (upper - lower).is_finite() { 1.0 } else { 0.5 };

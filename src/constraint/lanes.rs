@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::numeric::sums::sum_tile;
-use crate::tree::constraint::Site;
+use crate::tree::constraint::ConstrainedLeaf;
 
 /// The places of a vector's elements in a row-major leaf: two nested strides.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ impl Lane {
 }
 
 /// Returns the non-empty vectors along an axis, by default the last.
-pub(super) fn along(leaf: &Site<'_>, axis: Option<usize>) -> Result<impl Iterator<Item = Lane> + use<>> {
+pub(super) fn along(leaf: &ConstrainedLeaf<'_>, axis: Option<usize>) -> Result<impl Iterator<Item = Lane> + use<>> {
     let [outer, len, inner] = split(leaf, axis.or(leaf.shape().len().checked_sub(1)))?;
     if len == 0 && outer * inner > 0 {
         return Err(leaf.refuse("nonempty vectors", format!("the shape {:?}", leaf.shape())));
@@ -43,7 +43,7 @@ pub(super) fn along(leaf: &Site<'_>, axis: Option<usize>) -> Result<impl Iterato
 }
 
 /// Returns the elements at each index of an axis; fails if there are none.
-pub(super) fn across(leaf: &Site<'_>, axis: usize) -> Result<impl Iterator<Item = Lane> + use<>> {
+pub(super) fn across(leaf: &ConstrainedLeaf<'_>, axis: usize) -> Result<impl Iterator<Item = Lane> + use<>> {
     let [outer, len, inner] = split(leaf, Some(axis))?;
     if len > 0 && outer * inner == 0 {
         return Err(leaf.refuse("nonempty vectors", format!("the shape {:?}", leaf.shape())));
@@ -52,7 +52,7 @@ pub(super) fn across(leaf: &Site<'_>, axis: usize) -> Result<impl Iterator<Item 
 }
 
 /// Returns the numbers of elements before, along and after an axis.
-fn split(leaf: &Site<'_>, axis: Option<usize>) -> Result<[usize; 3]> {
+fn split(leaf: &ConstrainedLeaf<'_>, axis: Option<usize>) -> Result<[usize; 3]> {
     let shape = leaf.shape();
     match axis {
         Some(axis) if axis < shape.len() => {

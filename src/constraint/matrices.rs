@@ -2,10 +2,10 @@
 
 use super::range::slack;
 use crate::error::Result;
-use crate::tree::constraint::{Part, Site};
+use crate::tree::constraint::{ConstrainedLeaf, Part};
 
 /// Returns the rows and columns of the last two axes.
-pub(super) fn size(leaf: &Site<'_>) -> Result<[usize; 2]> {
+pub(super) fn size(leaf: &ConstrainedLeaf<'_>) -> Result<[usize; 2]> {
     match leaf.shape() {
         [.., rows, cols] => Ok([*rows, *cols]),
         shape => Err(leaf.refuse("a matrix, or matrices in the last two axes", format!("the shape {shape:?}"))),
@@ -13,7 +13,7 @@ pub(super) fn size(leaf: &Site<'_>) -> Result<[usize; 2]> {
 }
 
 /// Returns the rows of square matrices.
-pub(super) fn square(leaf: &Site<'_>) -> Result<usize> {
+pub(super) fn square(leaf: &ConstrainedLeaf<'_>) -> Result<usize> {
     match size(leaf)? {
         [rows, cols] if rows == cols => Ok(rows),
         _ => Err(leaf.refuse("a square matrix in the last two axes", format!("the shape {:?}", leaf.shape()))),
@@ -21,7 +21,7 @@ pub(super) fn square(leaf: &Site<'_>) -> Result<usize> {
 }
 
 /// Declares raw numbers for each matrix's lower triangle, row by row.
-pub(super) fn triangles(leaf: &Site<'_>) -> Result<Vec<Part>> {
+pub(super) fn triangles(leaf: &ConstrainedLeaf<'_>) -> Result<Vec<Part>> {
     let n = square(leaf)?;
     let mut shape = leaf.shape()[..leaf.shape().len() - 2].to_vec();
     shape.push(row(n));
@@ -36,7 +36,13 @@ pub(super) fn row(i: usize) -> usize {
 /// Reads the triangle of a matrix that is symmetric up to rounding, as the mean of both sides.
 ///
 /// `first` is the index of the matrix's first element in the leaf.
-pub(super) fn read_symmetric(leaf: &Site<'_>, first: usize, n: usize, matrix: &[f64], to: &mut [f64]) -> Result<()> {
+pub(super) fn read_symmetric(
+    leaf: &ConstrainedLeaf<'_>,
+    first: usize,
+    n: usize,
+    matrix: &[f64],
+    to: &mut [f64],
+) -> Result<()> {
     if let Some(i) = matrix.iter().position(|x| !x.is_finite()) {
         return Err(leaf.refuse_element(first + i, "finite", matrix[i]));
     }

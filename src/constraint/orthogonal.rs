@@ -3,7 +3,7 @@ use super::matrices::size;
 use super::range::slack;
 use crate::error::Result;
 use crate::numeric::sums::sum_pairs;
-use crate::tree::constraint::{Constraint, Part, Site};
+use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 
 /// Keeps matrices orthogonal: orthonormal columns, or rows if these are fewer.
 ///
@@ -73,7 +73,7 @@ struct Frame {
 }
 
 impl Frame {
-    fn of(leaf: &Site<'_>) -> Result<Frame> {
+    fn of(leaf: &ConstrainedLeaf<'_>) -> Result<Frame> {
         let [rows, cols] = size(leaf)?;
         Ok(Frame { rows, cols, count: rows.min(cols), len: rows.max(cols) })
     }
@@ -115,7 +115,7 @@ fn add(to: &mut [f64], factor: f64, from: &[f64]) {
 }
 
 /// Factorizes by Gram-Schmidt with reorthogonalization, as exact as Householder reflections.
-fn factors(leaf: &Site<'_>, frame: Frame, matrix: &[f64]) -> Result<Factors> {
+fn factors(leaf: &ConstrainedLeaf<'_>, frame: Frame, matrix: &[f64]) -> Result<Factors> {
     let Frame { count, len, .. } = frame;
     let mut q = frame.read(matrix);
     let (mut r, mut scales) = (vec![0.0; count * count], Vec::with_capacity(count));
@@ -174,12 +174,12 @@ fn pull_back(frame: Frame, factors: &Factors, gradient: &[f64]) -> Vec<f64> {
 }
 
 impl Constraint for Orthogonal {
-    fn parts(&self, leaf: &Site<'_>) -> Result<Vec<Part>> {
+    fn parts(&self, leaf: &ConstrainedLeaf<'_>) -> Result<Vec<Part>> {
         size(leaf)?;
         Ok(vec![Part::new("raw", leaf.shape())])
     }
 
-    fn constrain(&self, leaf: &Site<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
+    fn constrain(&self, leaf: &ConstrainedLeaf<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
         let frame = Frame::of(leaf)?;
         let each = frame.rows * frame.cols;
         for (raw, to) in raw.chunks_exact(each).zip(to.chunks_exact_mut(each)) {
@@ -188,7 +188,7 @@ impl Constraint for Orthogonal {
         Ok(())
     }
 
-    fn pull_back(&self, leaf: &Site<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
+    fn pull_back(&self, leaf: &ConstrainedLeaf<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
         let frame = Frame::of(leaf)?;
         let each = frame.rows * frame.cols;
         for ((raw, g), to) in raw.chunks_exact(each).zip(gradient.chunks_exact(each)).zip(to.chunks_exact_mut(each)) {
@@ -198,7 +198,7 @@ impl Constraint for Orthogonal {
         Ok(())
     }
 
-    fn unconstrain(&self, leaf: &Site<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
+    fn unconstrain(&self, leaf: &ConstrainedLeaf<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
         let frame = Frame::of(leaf)?;
         for matrix in values.chunks_exact(frame.rows * frame.cols) {
             let vectors = frame.read(matrix);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::numbers::{Numbers, RawLeaf};
 use super::range::largest;
 use crate::error::{Error, Result};
-use crate::tree::constraint::{Constraint, Part, Site, index, shown};
+use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part, index, shown};
 use crate::tree::{LeafRef, LeafSpec, Structure, Tree, for_each_leaf};
 
 /// The common part of all raw trees for one structure.
@@ -35,7 +35,7 @@ impl Plan {
         let (mut bound, mut first) = (Vec::with_capacity(found.len()), 0);
         for (leaf, constraint) in found {
             let spec = &structure.leaves()[leaf];
-            let parts = constraint.parts(&Site::new("unconstrain", spec))?;
+            let parts = constraint.parts(&ConstrainedLeaf::new("unconstrain", spec))?;
             let parts: Vec<_> =
                 parts.into_iter().map(|Part { name, shape }| (below(spec.path(), name), shape)).collect();
             let count = parts.len();
@@ -79,7 +79,7 @@ impl Plan {
             let (spec, values) = (self.spec(bound), leaves[bound.leaf].to_f64());
             let mut raw = vec![0.0; bound.len()];
             if spec.len() > 0 {
-                bound.constraint.unconstrain(&Site::new("unconstrain", spec), &values, &mut raw)?;
+                bound.constraint.unconstrain(&ConstrainedLeaf::new("unconstrain", spec), &values, &mut raw)?;
             }
             bound.split(spec, &raw, &mut all);
         }
@@ -139,7 +139,7 @@ impl Bound {
         if values.is_empty() {
             return Ok(values);
         }
-        self.constraint.constrain(&Site::new("constrain", spec), &raw, &mut values)?;
+        self.constraint.constrain(&ConstrainedLeaf::new("constrain", spec), &raw, &mut values)?;
         let most = largest(spec.dtype());
         // Also refuses values beyond the largest number that would round to it.
         if let Some(i) = values.iter().position(|x| x.is_nan() || x.abs() > most) {
@@ -157,14 +157,14 @@ impl Bound {
             return Ok(pulled);
         }
         let scale = tame(&mut gradient);
-        self.constraint.pull_back(&Site::new("pull_back", spec), &raw, &gradient, &mut pulled)?;
+        self.constraint.pull_back(&ConstrainedLeaf::new("pull_back", spec), &raw, &gradient, &mut pulled)?;
         pulled.iter_mut().for_each(|g| *g *= scale);
         if gradient.iter().all(|g| g.is_finite()) {
             // Infinities overflowed; NaN is a difference of infinities, without a direction.
             pulled.iter_mut().for_each(|g| *g = g.clamp(-f64::MAX, f64::MAX));
             if pulled.iter().any(|g| g.is_nan()) {
                 let found = "raw numbers so close to a singularity that the gradient overflows";
-                return Err(Site::new("pull_back", spec).refuse("at a point that has a gradient", found));
+                return Err(ConstrainedLeaf::new("pull_back", spec).refuse("at a point that has a gradient", found));
             }
         }
         Ok(pulled)

@@ -1,7 +1,7 @@
 use super::interval::sigmoid;
 use super::range::open;
 use crate::error::Result;
-use crate::tree::constraint::{Constraint, Site};
+use crate::tree::constraint::{ConstrainedLeaf, Constraint};
 
 /// Keeps each element more than 0, by softplus: close to the raw number if that is large.
 ///
@@ -114,18 +114,18 @@ impl Positive {
 }
 
 impl Constraint for Positive {
-    fn constrain(&self, leaf: &Site<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
+    fn constrain(&self, leaf: &ConstrainedLeaf<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
         let (least, most) = open(leaf.dtype(), 0.0, f64::INFINITY).unwrap_or((f64::MIN_POSITIVE, f64::MAX));
         to.iter_mut().zip(raw).for_each(|(to, r)| *to = self.value(*r).clamp(least, most));
         Ok(())
     }
 
-    fn pull_back(&self, _: &Site<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
+    fn pull_back(&self, _: &ConstrainedLeaf<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
         to.iter_mut().zip(raw).zip(gradient).for_each(|((to, r), g)| *to = g * self.slope(*r));
         Ok(())
     }
 
-    fn unconstrain(&self, leaf: &Site<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
+    fn unconstrain(&self, leaf: &ConstrainedLeaf<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
         for (i, (to, x)) in to.iter_mut().zip(values).enumerate() {
             if !(*x > 0.0 && x.is_finite()) {
                 return Err(leaf.refuse_element(i, "positive and finite", x));

@@ -1,7 +1,7 @@
 use super::matrices::{read_symmetric, row, square, triangles};
 use crate::error::Result;
 use crate::numeric::sums::{sum_pairs, sum_tile};
-use crate::tree::constraint::{Constraint, Part, Site};
+use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 
 /// Keeps matrices symmetric and positive definite, by their Cholesky factors: covariances, precisions, metrics.
 ///
@@ -71,11 +71,11 @@ fn factor(n: usize, raw: &[f64]) -> Vec<f64> {
 }
 
 impl Constraint for PositiveDefinite {
-    fn parts(&self, leaf: &Site<'_>) -> Result<Vec<Part>> {
+    fn parts(&self, leaf: &ConstrainedLeaf<'_>) -> Result<Vec<Part>> {
         triangles(leaf)
     }
 
-    fn constrain(&self, leaf: &Site<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
+    fn constrain(&self, leaf: &ConstrainedLeaf<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
         let n = square(leaf)?;
         for (raw, to) in raw.chunks_exact(row(n)).zip(to.chunks_exact_mut(n * n)) {
             let l = factor(n, raw);
@@ -90,7 +90,7 @@ impl Constraint for PositiveDefinite {
         Ok(())
     }
 
-    fn pull_back(&self, leaf: &Site<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
+    fn pull_back(&self, leaf: &ConstrainedLeaf<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
         let n = square(leaf)?;
         let matrices = raw.chunks_exact(row(n)).zip(gradient.chunks_exact(n * n));
         for ((raw, g), to) in matrices.zip(to.chunks_exact_mut(row(n))) {
@@ -107,7 +107,7 @@ impl Constraint for PositiveDefinite {
         Ok(())
     }
 
-    fn unconstrain(&self, leaf: &Site<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
+    fn unconstrain(&self, leaf: &ConstrainedLeaf<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
         let n = square(leaf)?;
         for (k, (values, l)) in values.chunks_exact(n * n).zip(to.chunks_exact_mut(row(n))).enumerate() {
             read_symmetric(leaf, k * n * n, n, values, l)?;

@@ -2,7 +2,7 @@ use super::lanes::along;
 use super::range::slack;
 use crate::error::Result;
 use crate::numeric::sums::{sum_pairs, sum_tile};
-use crate::tree::constraint::{Constraint, Part, Site};
+use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 
 /// Keeps the elements along an axis positive with the sum 1, by softmax: mixture weights, probabilities of outcomes.
 ///
@@ -68,11 +68,11 @@ fn softmax(vector: &mut [f64]) {
 }
 
 impl Constraint for Simplex {
-    fn parts(&self, leaf: &Site<'_>) -> Result<Vec<Part>> {
+    fn parts(&self, leaf: &ConstrainedLeaf<'_>) -> Result<Vec<Part>> {
         along(leaf, self.axis).map(|_| vec![Part::new("raw", leaf.shape())])
     }
 
-    fn constrain(&self, leaf: &Site<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
+    fn constrain(&self, leaf: &ConstrainedLeaf<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
         let mut x = Vec::new();
         for lane in along(leaf, self.axis)? {
             lane.read(raw, &mut x);
@@ -82,7 +82,7 @@ impl Constraint for Simplex {
         Ok(())
     }
 
-    fn pull_back(&self, leaf: &Site<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
+    fn pull_back(&self, leaf: &ConstrainedLeaf<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
         let (mut x, mut g) = (Vec::new(), Vec::new());
         for lane in along(leaf, self.axis)? {
             lane.read(raw, &mut x);
@@ -95,7 +95,7 @@ impl Constraint for Simplex {
         Ok(())
     }
 
-    fn unconstrain(&self, leaf: &Site<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
+    fn unconstrain(&self, leaf: &ConstrainedLeaf<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
         if let Some(i) = values.iter().position(|x| !(*x > 0.0 && x.is_finite())) {
             return Err(leaf.refuse_element(i, "positive (0 is only the limit of a softmax)", values[i]));
         }

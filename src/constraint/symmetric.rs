@@ -1,6 +1,6 @@
 use super::matrices::{read_symmetric, row, square, triangles};
 use crate::error::Result;
-use crate::tree::constraint::{Constraint, Part, Site};
+use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 
 /// Keeps matrices symmetric: the raw numbers are those of a triangle.
 ///
@@ -50,11 +50,11 @@ pub fn symmetric() -> Symmetric {
 pub struct Symmetric;
 
 impl Constraint for Symmetric {
-    fn parts(&self, leaf: &Site<'_>) -> Result<Vec<Part>> {
+    fn parts(&self, leaf: &ConstrainedLeaf<'_>) -> Result<Vec<Part>> {
         triangles(leaf)
     }
 
-    fn constrain(&self, leaf: &Site<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
+    fn constrain(&self, leaf: &ConstrainedLeaf<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
         let n = square(leaf)?;
         for (raw, to) in raw.chunks_exact(row(n)).zip(to.chunks_exact_mut(n * n)) {
             for i in 0..n {
@@ -67,7 +67,7 @@ impl Constraint for Symmetric {
         Ok(())
     }
 
-    fn pull_back(&self, leaf: &Site<'_>, _: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
+    fn pull_back(&self, leaf: &ConstrainedLeaf<'_>, _: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
         let n = square(leaf)?;
         for (gradient, to) in gradient.chunks_exact(n * n).zip(to.chunks_exact_mut(row(n))) {
             for i in 0..n {
@@ -78,7 +78,7 @@ impl Constraint for Symmetric {
         Ok(())
     }
 
-    fn unconstrain(&self, leaf: &Site<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
+    fn unconstrain(&self, leaf: &ConstrainedLeaf<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
         let n = square(leaf)?;
         for (k, (values, to)) in values.chunks_exact(n * n).zip(to.chunks_exact_mut(row(n))).enumerate() {
             read_symmetric(leaf, k * n * n, n, values, to)?;

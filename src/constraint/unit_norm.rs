@@ -2,7 +2,7 @@ use super::lanes::{along, normalize};
 use super::range::slack;
 use crate::error::Result;
 use crate::numeric::sums::sum_pairs;
-use crate::tree::constraint::{Constraint, Part, Site};
+use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 
 /// Keeps the vectors along an axis at length 1: directions, normalized embeddings.
 ///
@@ -67,11 +67,11 @@ impl UnitNorm {
 const DIRECTED: &str = "the first element of a nonzero raw vector (zeros have no direction)";
 
 impl Constraint for UnitNorm {
-    fn parts(&self, leaf: &Site<'_>) -> Result<Vec<Part>> {
+    fn parts(&self, leaf: &ConstrainedLeaf<'_>) -> Result<Vec<Part>> {
         along(leaf, self.axis).map(|_| vec![Part::new("raw", leaf.shape())])
     }
 
-    fn constrain(&self, leaf: &Site<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
+    fn constrain(&self, leaf: &ConstrainedLeaf<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
         let mut x = Vec::new();
         for lane in along(leaf, self.axis)? {
             lane.read(raw, &mut x);
@@ -81,7 +81,7 @@ impl Constraint for UnitNorm {
         Ok(())
     }
 
-    fn pull_back(&self, leaf: &Site<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
+    fn pull_back(&self, leaf: &ConstrainedLeaf<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
         let (mut x, mut g) = (Vec::new(), Vec::new());
         for lane in along(leaf, self.axis)? {
             lane.read(raw, &mut x);
@@ -94,7 +94,7 @@ impl Constraint for UnitNorm {
         Ok(())
     }
 
-    fn unconstrain(&self, leaf: &Site<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
+    fn unconstrain(&self, leaf: &ConstrainedLeaf<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
         if let Some(i) = values.iter().position(|x| !x.is_finite()) {
             return Err(leaf.refuse_element(i, "finite", values[i]));
         }

@@ -1,7 +1,7 @@
 use super::lanes::{Lane, across, normalize};
 use crate::error::Result;
 use crate::numeric::sums::sum_pairs;
-use crate::tree::constraint::{Constraint, Part, Site};
+use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 
 /// Splits rows into lengths and directions as separate raw numbers: weight normalization.
 ///
@@ -62,7 +62,11 @@ impl WeightNorm {
     }
 
     /// Returns the rows, and the raw lengths and directions.
-    fn split<'r>(&self, leaf: &Site<'_>, raw: &'r [f64]) -> Result<(impl Iterator<Item = Lane>, &'r [f64], &'r [f64])> {
+    fn split<'r>(
+        &self,
+        leaf: &ConstrainedLeaf<'_>,
+        raw: &'r [f64],
+    ) -> Result<(impl Iterator<Item = Lane>, &'r [f64], &'r [f64])> {
         let (lengths, directions) = raw.split_at(leaf.shape().get(self.axis).map_or(0, |len| *len));
         Ok((across(leaf, self.axis)?, lengths, directions))
     }
@@ -71,12 +75,12 @@ impl WeightNorm {
 const DIRECTED: &str = "the first element of a nonzero raw direction";
 
 impl Constraint for WeightNorm {
-    fn parts(&self, leaf: &Site<'_>) -> Result<Vec<Part>> {
+    fn parts(&self, leaf: &ConstrainedLeaf<'_>) -> Result<Vec<Part>> {
         let rows = across(leaf, self.axis)?.count();
         Ok(vec![Part::new("length", &[rows]), Part::new("direction", leaf.shape())])
     }
 
-    fn constrain(&self, leaf: &Site<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
+    fn constrain(&self, leaf: &ConstrainedLeaf<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
         let (rows, lengths, directions) = self.split(leaf, raw)?;
         let mut x = Vec::new();
         for (row, length) in rows.zip(lengths) {
@@ -88,7 +92,7 @@ impl Constraint for WeightNorm {
         Ok(())
     }
 
-    fn pull_back(&self, leaf: &Site<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
+    fn pull_back(&self, leaf: &ConstrainedLeaf<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
         let (rows, lengths, directions) = self.split(leaf, raw)?;
         let (to_lengths, to_directions) = to.split_at_mut(lengths.len());
         let (mut x, mut g) = (Vec::new(), Vec::new());
@@ -104,7 +108,7 @@ impl Constraint for WeightNorm {
         Ok(())
     }
 
-    fn unconstrain(&self, leaf: &Site<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
+    fn unconstrain(&self, leaf: &ConstrainedLeaf<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
         if let Some(i) = values.iter().position(|x| !x.is_finite()) {
             return Err(leaf.refuse_element(i, "finite", values[i]));
         }

@@ -64,7 +64,7 @@ mod tests {
     use half::{bf16, f16};
 
     use super::*;
-    use crate::element::{Element, InEngine};
+    use crate::element::{Element, EngineReal};
 
     #[test]
     fn rounding_by_numbers_is_rounding_by_types() {

@@ -19,7 +19,7 @@ impl Bounds {
 }
 
 /// Returns true if a move from `x` in `direction` leaves the bounds.
-pub(crate) fn is_held<C: Real>(x: C, direction: C, [lower, upper]: [C; 2]) -> bool {
+pub(crate) fn is_blocked<C: Real>(x: C, direction: C, [lower, upper]: [C; 2]) -> bool {
     (direction < C::zero() && x <= lower) || (direction > C::zero() && x >= upper)
 }
 

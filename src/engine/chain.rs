@@ -2,14 +2,14 @@
 
 use core::ops::ControlFlow::{self, Break, Continue};
 
-use super::chunk_at::{ChunkAt, Then};
-use super::in_chunk::{Members, in_members};
+use super::erased::{InStep, OnMember, OnView};
 use super::leaf::is_among;
+use super::stage_chunk::{StageChunk, Then};
+use super::tile_driver::{Members, prepare_members};
 use super::transform::{Transform, members_skip};
-use super::typed::{InStep, OnMember, OnView};
 use super::{
     Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, Skips, StepContext, Sums, WholeTree,
-    goes_around,
+    allows_absent,
 };
 use crate::element::Real;
 use crate::error::Result;
@@ -31,7 +31,7 @@ pub trait Stages: Transform + Clone {
     fn shape_of(&self, stage: usize) -> PassStructure;
 
     /// As [`Stage::changed`](super::Stage::changed).
-    fn changed(&self, made: &Self) -> Option<&'static str>;
+    fn changed(&self, original: &Self) -> Option<&'static str>;
 
     /// Makes the state of each stage, in the context that `at` returns.
     ///
@@ -46,13 +46,13 @@ pub trait Stages: Transform + Clone {
     /// Calls `visit` with each stage in a step.
     fn in_step<'a>(&self, states: &'a mut Self::States, runs: &mut Self::Runs, visit: &mut OnMember<'_, 'a>);
 
-    /// As [`Stage::in_chunk`](super::Stage::in_chunk), of one stage.
-    fn in_chunk<C: Real>(
+    /// As [`Stage::prepare_chunk`](super::Stage::prepare_chunk), of one stage.
+    fn prepare_chunk<C: Real>(
         &self,
         stage: usize,
         states: &Self::States,
         runs: &Self::Runs,
-        at: ChunkAt,
+        at: StageChunk,
         then: &mut Then<'_, C>,
     );
 }
@@ -67,7 +67,7 @@ pub struct ChainRun<R> {
 }
 
 pub(crate) fn skips(chain: &dyn Transform, skips: &mut Skips, place: &str) -> bool {
-    goes_around(chain, skips, place) || members_skip(chain, skips, &|i| format!("{place}.chain[{i}]"))
+    allows_absent(chain, skips, place) || members_skip(chain, skips, &|i| format!("{place}.chain[{i}]"))
 }
 
 /// Returns the leaves that rest after a member: its own, which include `before`, or else `before`.
@@ -134,12 +134,12 @@ pub(crate) fn barrier<S: Stages>(
     chain: &S,
     states: &mut S::States,
     run: &mut ChainRun<S::Runs>,
-    around: &StepContext<'_>,
+    outer: &StepContext<'_>,
     mut index: usize,
     sums: Sums<'_>,
     tree: &mut WholeTree<'_>,
 ) {
-    let (mut at, mut sums, partly) = (*around, sums, run.partly);
+    let (mut at, mut sums, partly) = (*outer, sums, run.partly);
     chain.in_step(states, &mut run.members, &mut |i, member| {
         let shape = chain.shape_of(i);
         if index < shape.barriers {
@@ -155,7 +155,7 @@ pub(crate) fn barrier<S: Stages>(
         }
         Continue(())
     });
-    begin_reached(chain, states, run, around);
+    begin_reached(chain, states, run, outer);
 }
 
 pub(crate) fn finish<S: Stages>(
@@ -220,16 +220,16 @@ impl<S: Stages, C: Real> Members<C> for OnLeaf<'_, S> {
         self.chain.shape_of(member)
     }
 
-    fn in_chunk(&self, member: usize, at: ChunkAt, then: &mut Then<'_, C>) {
-        self.chain.in_chunk(member, self.states, self.runs, at, then);
+    fn prepare_chunk(&self, member: usize, at: StageChunk, then: &mut Then<'_, C>) {
+        self.chain.prepare_chunk(member, self.states, self.runs, at, then);
     }
 }
 
-pub(crate) fn in_chunk<S: Stages, C: Real>(
+pub(crate) fn prepare_chunk<S: Stages, C: Real>(
     chain: &S,
     states: &S::States,
     run: &ChainRun<S::Runs>,
-    at: ChunkAt,
+    at: StageChunk,
     then: &mut Then<'_, C>,
 ) {
     let mut len = run.begun;
@@ -243,7 +243,7 @@ pub(crate) fn in_chunk<S: Stages, C: Real>(
             false => Continue(()),
         });
     }
-    in_members(&OnLeaf { chain, states, runs: &run.members, len }, at, then);
+    prepare_members(&OnLeaf { chain, states, runs: &run.members, len }, at, then);
 }
 
 pub(crate) fn state_bytes<S: Stages>(
@@ -251,11 +251,11 @@ pub(crate) fn state_bytes<S: Stages>(
     states: &S::States,
     leaf: usize,
     mut at: usize,
-    span: PassRange,
+    range: PassRange,
 ) -> usize {
     let mut bytes = 0;
     chain.views(states, None, &mut |i, member| {
-        bytes += member.state_bytes(leaf, at, span);
+        bytes += member.state_bytes(leaf, at, range);
         at += chain.shape_of(i).barriers;
         Continue(())
     });
@@ -274,8 +274,8 @@ pub(crate) fn read<'a, S: Stages>(chain: &S, states: &'a S::States, walk: &mut S
 /// Implements the [`Stage`](super::Stage) methods that all chains share.
 macro_rules! chain_methods {
     () => {
-        fn changed(&self, made: &Self) -> Option<&'static str> {
-            $crate::engine::Stages::changed(self, made)
+        fn changed(&self, original: &Self) -> Option<&'static str> {
+            $crate::engine::Stages::changed(self, original)
         }
 
         fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
@@ -314,8 +314,8 @@ macro_rules! chain_methods {
             $crate::engine::chain::resting(self, state)
         }
 
-        fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
-            $crate::engine::chain::state_bytes(self, state, leaf, at, span)
+        fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize {
+            $crate::engine::chain::state_bytes(self, state, leaf, at, range)
         }
 
         fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {

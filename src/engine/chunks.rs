@@ -17,7 +17,7 @@ const TASK: usize = 4 * CHUNK;
 
 /// The parallelism threshold, in elements.
 #[cfg(feature = "rayon")]
-pub(crate) const WORTH: usize = 4 * TASK;
+pub(crate) const PARALLEL_THRESHOLD: usize = 4 * TASK;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Chunk {
@@ -63,13 +63,13 @@ impl Chunks {
                     let columns = spec.len() / spec.shape()[0].max(1);
                     let mut from = 0;
                     for run in rows.chunk_by(|row, next| row + 1 == *next) {
-                        self.stretch((leaf, spec), run[0] * columns, run.len() * columns, from);
+                        self.cut_range((leaf, spec), run[0] * columns, run.len() * columns, from);
                         from += run.len() * columns;
                     }
                 }
                 None => {
                     let here = if *on { spec.here() } else { 0..0 };
-                    self.stretch((leaf, spec), here.start, here.len(), here.start);
+                    self.cut_range((leaf, spec), here.start, here.len(), here.start);
                 }
             }
             self.of_leaf.push(first..self.all.len());
@@ -80,7 +80,7 @@ impl Chunks {
     }
 
     /// Cuts a range at the same elements as the whole leaf.
-    fn stretch(&mut self, (leaf, spec): (usize, &LeafSpec), mut start: usize, len: usize, mut from: usize) {
+    fn cut_range(&mut self, (leaf, spec): (usize, &LeafSpec), mut start: usize, len: usize, mut from: usize) {
         let (end, dtype) = (start + len, spec.dtype().compute());
         while start < end {
             let len = (CHUNK - start % CHUNK).min(end - start);
@@ -167,7 +167,7 @@ mod tests {
         };
         let few = sizes(&[8 * CHUNK]);
         assert_eq!([2, 3, 4, 16].map(|threads| few.task(threads)), [4 * CHUNK, 8 * CHUNK / 3, 2 * CHUNK, 2 * CHUNK]);
-        assert_eq!(sizes(&[100 * WORTH]).task(16), TASK);
+        assert_eq!(sizes(&[100 * PARALLEL_THRESHOLD]).task(16), TASK);
         let small = CHUNK / 160;
         let mut leaves = vec![small; 1000];
         leaves.push(8 * CHUNK);

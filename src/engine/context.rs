@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::{Mutex, OnceLock};
 
 use super::leaf::{Table, TableLeaf, arrays, is_among, read_here, read_leaf};
-use super::slot::{Codes, Slot};
+use super::slot::{Quantization, Slot};
 use crate::element::{DType, Real};
 use crate::error::{Error, Result};
 use crate::state::{Count, Moments, PerLeaf};
@@ -18,7 +18,7 @@ pub struct InitContext<'a> {
     pub(crate) params: &'a [TableLeaf],
     /// True if leaves may rest, so that updates are counted by leaf.
     pub(crate) by_leaf: bool,
-    pub(crate) codes: Option<Codes<'a>>,
+    pub(crate) quantization: Option<Quantization<'a>>,
     /// True if parameters appear in the compute type.
     pub(crate) in_full: bool,
     /// Out-parameter: the cost of each leaf that must not be sharded.
@@ -68,8 +68,8 @@ impl<'a> InitContext<'a> {
             return self.moments_of(dtype);
         }
         Moments::filled(self.structure, self.active, 0.0, &|number, leaf| {
-            let coded = self.codes.and_then(|codes| codes.dtype(slot, (number, leaf)));
-            coded.unwrap_or_else(|| leaf.dtype().compute())
+            let quantized = self.quantization.and_then(|quantization| quantization.dtype(slot, (number, leaf)));
+            quantized.unwrap_or_else(|| leaf.dtype().compute())
         })
     }
 
@@ -143,7 +143,7 @@ impl<'a> InitContext<'a> {
     }
 
     /// Declares the cost of the active leaves, which must not be sharded.
-    pub(crate) fn must_be_whole(&self, work: &dyn Fn(&LeafSpec) -> f64) {
+    pub(crate) fn declare_whole(&self, work: &dyn Fn(&LeafSpec) -> f64) {
         let Some(mut whole) = self.whole.and_then(|whole| whole.lock().ok()) else { return };
         for ((all, leaf), on) in whole.iter_mut().zip(self.structure.leaves()).zip(self.active) {
             if *on {
@@ -175,7 +175,7 @@ impl ParamSource<'_> {
     ///
     /// If arrays made on demand do not fit in memory.
     pub(crate) fn with<R>(self, structure: &Structure, then: impl FnOnce(&[TableLeaf]) -> R) -> Result<R> {
-        let made;
+        let original;
         let moments = match self {
             ParamSource::Leaves(leaves) => {
                 assert_eq!(leaves.len(), structure.len(), "a table has one entry for each leaf");
@@ -183,8 +183,8 @@ impl ParamSource<'_> {
             }
             ParamSource::Arrays(arrays) => arrays,
             ParamSource::OnDemand(make) => {
-                made = make()?;
-                &made
+                original = make()?;
+                &original
             }
         };
         let mut table = Table::new();
@@ -216,11 +216,11 @@ pub struct StepContext<'a> {
     /// Leaves that rest in this step; empty if none may.
     pub(crate) resting: &'a [bool],
     pub(crate) by_leaf: bool,
-    pub(crate) codes: Option<Codes<'a>>,
+    pub(crate) quantization: Option<Quantization<'a>>,
     pub(crate) in_full: bool,
     pub(crate) rows: &'a [usize],
     /// True if a device runs the passes and holds parameters and state arrays.
-    pub(crate) elsewhere: bool,
+    pub(crate) on_device: bool,
     /// The active leaves, for checks; empty if all are.
     pub(crate) active: &'a [bool],
     pub(crate) failure: Option<&'a OnceLock<Error>>,
@@ -237,10 +237,10 @@ impl<'a> StepContext<'a> {
             absent: &[],
             resting: &[],
             by_leaf: false,
-            codes: None,
+            quantization: None,
             in_full: false,
             rows: &[],
-            elsewhere: false,
+            on_device: false,
             active: &[],
             failure: None,
         }
@@ -299,18 +299,18 @@ impl<'a> StepContext<'a> {
 
     /// Returns this step for an inner transformation that has its own leaves or runs a whole step. `params` belong to
     /// `structure`.
-    pub(crate) fn inside<'b>(&self, structure: &'b Structure, params: ParamSource<'b>) -> StepContext<'b>
+    pub(crate) fn for_inner<'b>(&self, structure: &'b Structure, params: ParamSource<'b>) -> StepContext<'b>
     where
         'a: 'b,
     {
-        let codes = self.codes.map(|codes| codes.of_leaves(structure.len()));
+        let quantization = self.quantization.map(|quantization| quantization.of_leaves(structure.len()));
         StepContext {
             structure,
             params,
             absent: &[],
             resting: &[],
             by_leaf: false,
-            codes,
+            quantization,
             in_full: false,
             rows: &[],
             active: &[],
@@ -339,13 +339,14 @@ impl<'a> StepContext<'a> {
 
     /// Calls `then` with the context of `init` for these leaves and the current parameters.
     pub(crate) fn as_init<R>(&self, active: &[bool], then: impl FnOnce(&InitContext<'_>) -> Result<R>) -> Result<R> {
-        let (StepContext { structure, by_leaf, codes, in_full, .. }, whole) = (*self, None);
-        let init =
-            |params: &[TableLeaf]| then(&InitContext { structure, active, params, by_leaf, codes, in_full, whole });
+        let (StepContext { structure, by_leaf, quantization, in_full, .. }, whole) = (*self, None);
+        let init = |params: &[TableLeaf]| {
+            then(&InitContext { structure, active, params, by_leaf, quantization, in_full, whole })
+        };
         self.params.with(structure, init)?
     }
 
-    pub(crate) fn in_codes(self, codes: Option<Codes<'a>>) -> Self {
-        StepContext { codes: codes.or(self.codes), ..self }
+    pub(crate) fn with_quantization(self, quantization: Option<Quantization<'a>>) -> Self {
+        StepContext { quantization: quantization.or(self.quantization), ..self }
     }
 }

@@ -3,20 +3,20 @@
 
 use core::ptr::NonNull;
 
-use super::again::{Again, restore};
 use super::chunks::Chunks;
 use super::context::ParamSource;
 use super::leaf::Table;
 use super::pass::Pass;
 use super::ranks::Ranks;
 use super::remote::RemoteTree;
+use super::repeats::{Repeats, restore};
 use super::rows::Rows;
 use super::simd::current_simd_level;
-use super::tile::Spare;
+use super::sink::Sink;
+use super::tile::TileScratch;
 use super::transform::checked_shape;
 use super::walk::{Start, Walk};
-use super::written::Sink;
-use super::{Ask, Emission, Outcome, PassStructure, Stage, StepContext, Sums, WholeTree};
+use super::{Emission, EvaluateLoss, Outcome, PassStructure, Stage, StepContext, Sums, WholeTree};
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::memory::{Buffer, RawSlice};
@@ -41,16 +41,16 @@ pub(crate) struct Work {
     pub(crate) path: String,
     sums: Vec<f64>,
     stored: Vec<Buffer>,
-    given: Vec<Option<Buffer>>,
-    copies: Vec<Option<Buffer>>,
-    there: Table,
+    converted_grads: Vec<Option<Buffer>>,
+    converted_params: Vec<Option<Buffer>>,
+    trial_params: Table,
     active: Vec<bool>,
-    spare: Box<Spare>,
+    scratch: Box<TileScratch>,
     shape: PassStructure,
     /// True if sums of squares can leave the range of `f64`: over `f64` leaves.
     doubles: bool,
     /// Saved sums while others are reduced again.
-    saved: Vec<f64>,
+    saved_sums: Vec<f64>,
     pub(crate) ranks: Option<Box<Ranks>>,
 }
 
@@ -88,13 +88,13 @@ impl Work {
             } else {
                 Vec::new()
             },
-            given: Vec::new(),
-            copies: Vec::new(),
-            there: Table::new(),
+            converted_grads: Vec::new(),
+            converted_params: Vec::new(),
+            trial_params: Table::new(),
             active: active.into(),
             doubles: leaves().any(|(leaf, _)| leaf.dtype() == DType::F64),
-            saved: Vec::new(),
-            spare: Box::default(),
+            saved_sums: Vec::new(),
+            scratch: Box::default(),
             sums: vec![0.0; chunks.all.len() * shape.sums],
             chunks,
             shape,
@@ -122,20 +122,20 @@ impl Work {
         transformation: &T,
         state: &mut T::State,
         at: &StepContext<'_>,
-        objective: Option<&mut (dyn Ask + '_)>,
+        objective: Option<&mut (dyn EvaluateLoss + '_)>,
         sink: Sink<'_>,
-        elsewhere: Option<&mut (dyn Remote<T> + '_)>,
+        device: Option<&mut (dyn Remote<T> + '_)>,
     ) -> Outcome {
-        let chain = &mut Running { transformation, state, run: None, elsewhere };
+        let chain = &mut Running { transformation, state, run: None, device };
         self.run(chain, at, objective, sink)
     }
 
     /// Runs a step; compiled once for all chains.
     fn run(
         &mut self,
-        chain: &mut dyn AnyChain,
+        chain: &mut dyn ErasedChain,
         at: &StepContext<'_>,
-        mut objective: Option<&mut (dyn Ask + '_)>,
+        mut objective: Option<&mut (dyn EvaluateLoss + '_)>,
         sink: Sink<'_>,
     ) -> Outcome {
         let shape = self.shape;
@@ -154,9 +154,9 @@ impl Work {
             ranks.clear(shape.sums);
         }
         let (structure, resting) = (at.structure, at.absent);
-        let none = Sums { chunks, values: &[], width: shape.sums, first: 0, structure, resting, again: None };
+        let none = Sums { chunks, values: &[], width: shape.sums, first: 0, structure, resting, repeats: None };
         chain.begin(at);
-        let (mut number, mut only, mut again, mut passed) = (0, Vec::new(), None, false);
+        let (mut number, mut only, mut repeats, mut passed) = (0, Vec::new(), None, false);
         loop {
             let walk = Walk {
                 structure: at.structure,
@@ -166,8 +166,8 @@ impl Work {
                 absent: at.absent,
                 stored: &self.stored,
                 sums: RawSlice::new(NonNull::from(self.sums.as_mut_slice()).cast::<f64>(), self.sums.len()),
-                span: shape.span(number),
-                start: Start::of(shape, shape.span(number)),
+                range: shape.range(number),
+                start: Start::of(shape, shape.range(number)),
                 backwards: number % 2 == 1,
                 shape,
                 ends: chain.emission().end().is_some_and(|end| number >= end),
@@ -176,12 +176,12 @@ impl Work {
                 simd: current_simd_level(),
             };
             let last = walk.ends || number == shape.barriers;
-            let adds = shape.adds_in(number);
+            let reduces = shape.reduces_in(number);
             if !passed {
-                let Some(added) = chain.pass(walk, &mut self.spare) else { return Outcome::NOTHING };
+                let Some(added) = chain.pass(walk, &mut self.scratch) else { return Outcome::NOTHING };
                 self.sums.iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
-                restore(chunks, shape.sums, &only, &mut self.sums, &mut self.saved);
-                if let Some(ranks) = self.ranks.as_mut().filter(|_| adds)
+                restore(chunks, shape.sums, &only, &mut self.sums, &mut self.saved_sums);
+                if let Some(ranks) = self.ranks.as_mut().filter(|_| reduces)
                     && let Err(error) = ranks.complete(&self.sums, shape.sums)
                 {
                     at.fail(error);
@@ -189,9 +189,9 @@ impl Work {
                 }
                 // A repeated reduction is not repeated again. Over stored updates of several processes, none can repeat
                 // it alone.
-                let asks = only.is_empty() && adds && self.doubles && !last && chain.is_here();
+                let may_repeat = only.is_empty() && reduces && self.doubles && !last && chain.is_on_host();
                 let stored = shape.stores(number);
-                again = (asks && !(stored && self.ranks.is_some())).then(|| Again::new(stored));
+                repeats = (may_repeat && !(stored && self.ranks.is_some())).then(|| Repeats::new(stored));
             }
             if last {
                 break;
@@ -206,16 +206,16 @@ impl Work {
                 params: &self.params,
                 grads: if at.gradients { &self.grads } else { &[] },
                 has_stored: shape.has_stored(number),
-                given: &mut self.given,
-                copies: &mut self.copies,
-                there: &mut self.there,
-                objective: objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
+                converted_grads: &mut self.converted_grads,
+                converted_params: &mut self.converted_params,
+                trial_params: &mut self.trial_params,
+                objective: objective.as_mut().map(|evaluate_loss| &mut **evaluate_loss as &mut dyn EvaluateLoss),
                 remote: None,
             };
-            let sums = complete(&self.ranks, Sums { values: &self.sums, again: again.as_ref(), ..none });
+            let sums = complete(&self.ranks, Sums { values: &self.sums, repeats: repeats.as_ref(), ..none });
             let done = chain.barrier(at, number, sums, tree);
-            if let Some(again) = again.take() {
-                only = again.prepare(chunks, shape.sums, &mut self.sums, &mut self.saved);
+            if let Some(repeats) = repeats.take() {
+                only = repeats.prepare(chunks, shape.sums, &mut self.sums, &mut self.saved_sums);
                 passed = only.is_empty();
                 continue;
             }
@@ -233,13 +233,13 @@ impl Work {
     }
 }
 
-trait AnyChain {
+trait ErasedChain {
     fn begin(&mut self, at: &StepContext<'_>);
     /// True if the engine, not a device, runs the passes.
-    fn is_here(&self) -> bool;
+    fn is_on_host(&self) -> bool;
     fn emission(&self) -> Emission;
     /// Runs a pass; returns as [`Remote::pass`].
-    fn pass(&mut self, walk: Walk<'_>, spare: &mut Spare) -> Option<Vec<f64>>;
+    fn pass(&mut self, walk: Walk<'_>, scratch: &mut TileScratch) -> Option<Vec<f64>>;
     /// Returns false if the barrier failed.
     fn barrier(&mut self, at: &StepContext<'_>, number: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>) -> bool;
     fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome);
@@ -250,40 +250,40 @@ struct Running<'a, 'r, T: Stage> {
     state: &'a mut T::State,
     /// `Some` once the step has begun.
     run: Option<T::Run>,
-    elsewhere: Option<&'a mut (dyn Remote<T> + 'r)>,
+    device: Option<&'a mut (dyn Remote<T> + 'r)>,
 }
 
-impl<T: Stage> AnyChain for Running<'_, '_, T> {
+impl<T: Stage> ErasedChain for Running<'_, '_, T> {
     fn begin(&mut self, at: &StepContext<'_>) {
         self.run = Some(self.transformation.begin(self.state, at));
     }
 
-    fn is_here(&self) -> bool {
-        self.elsewhere.is_none()
+    fn is_on_host(&self) -> bool {
+        self.device.is_none()
     }
 
     fn emission(&self) -> Emission {
         self.run.as_ref().map_or(Emission::Undecided, |run| self.transformation.emission(self.state, run))
     }
 
-    fn pass(&mut self, walk: Walk<'_>, spare: &mut Spare) -> Option<Vec<f64>> {
+    fn pass(&mut self, walk: Walk<'_>, scratch: &mut TileScratch) -> Option<Vec<f64>> {
         let idle = walk.is_idle();
         let (transformation, state, run) = (self.transformation, &*self.state, self.run.as_ref()?);
-        match &mut self.elsewhere {
-            Some(elsewhere) => return elsewhere.pass(&Pass::of(transformation, (state, run), &walk)),
+        match &mut self.device {
+            Some(device) => return device.pass(&Pass::of(transformation, (state, run), &walk)),
             None if idle => {}
-            None => transformation.pass(state, run, &walk, spare),
+            None => transformation.pass(state, run, &walk, scratch),
         }
         Some(Vec::new())
     }
 
     fn barrier(&mut self, at: &StepContext<'_>, number: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>) -> bool {
         let Some(run) = &mut self.run else { return false };
-        let (active, elsewhere) = (tree.active, &mut self.elsewhere);
-        let remote = elsewhere.as_mut().map(|elsewhere| &mut **elsewhere as &mut dyn RemoteTree);
+        let (active, device) = (tree.active, &mut self.device);
+        let remote = device.as_mut().map(|device| &mut **device as &mut dyn RemoteTree);
         let tree = &mut WholeTree { remote, ..tree.with_active(active) };
         self.transformation.barrier(self.state, run, at, number, sums, tree);
-        elsewhere.as_mut().is_none_or(|elsewhere| elsewhere.leaves(number).is_some())
+        device.as_mut().is_none_or(|device| device.leaves(number).is_some())
     }
 
     fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome) {

@@ -3,7 +3,7 @@
 use core::any::Any;
 use core::marker::PhantomData;
 
-use crate::element::{ByReal, Real};
+use crate::element::{Real, TypedJob};
 
 /// Fills slices with statistics, from a state, for a leaf, from element `start` on.
 pub(super) type Fill<C> = fn(&dyn Any, usize, usize, &mut [&mut [C]]);
@@ -19,13 +19,13 @@ pub struct Expansion<'a> {
 
 impl Expansion<'_> {
     pub(super) fn fill<C: Real>(self, start: usize, to: &mut [&mut [C]]) {
-        C::split(From(self, start, PhantomData), to);
+        C::dispatch_type(From(self, start, PhantomData), to);
     }
 }
 
 struct From<'a, 't, 's>(Expansion<'a>, usize, PhantomData<&'t mut &'s ()>);
 
-impl<'t, 's> ByReal for From<'_, 't, 's> {
+impl<'t, 's> TypedJob for From<'_, 't, 's> {
     type Argument<C: Real> = &'t mut [&'s mut [C]];
     type Output = ();
     fn single(self, to: &mut [&mut [f32]]) {

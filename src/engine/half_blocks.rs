@@ -2,43 +2,43 @@
 
 use half::{bf16, f16};
 
-use super::simd::Set;
-use crate::element::{Element, SixteenBits};
+use super::simd::SimdType;
+use crate::element::{Element, HalfFloat};
 use crate::numeric::half_floats::{self, BLOCK};
 use crate::tree::add_update;
 
-pub(crate) trait InBlocks: SixteenBits {
+pub(crate) trait HalfBlocks: HalfFloat {
     /// Widens 16-bit floats.
     ///
     /// # Safety
     ///
     /// The CPU has the SIMD level.
     #[allow(unsafe_code, reason = "the processor's own conversions")]
-    unsafe fn widen_block<S: Set>(bits: &[u16; BLOCK]) -> [f32; BLOCK];
+    unsafe fn widen_block<S: SimdType>(bits: &[u16; BLOCK]) -> [f32; BLOCK];
 
     /// Rounds to the nearest 16-bit floats.
     ///
     /// # Safety
     ///
-    /// As [`widen_block`](InBlocks::widen_block).
+    /// As [`widen_block`](HalfBlocks::widen_block).
     #[allow(unsafe_code, reason = "the processor's own conversions")]
-    unsafe fn narrow_block<S: Set>(block: &[f32; BLOCK], bits: &mut [u16; BLOCK]);
+    unsafe fn narrow_block<S: SimdType>(block: &[f32; BLOCK], bits: &mut [u16; BLOCK]);
 
-    /// Adds updates to parameters, as `written::add_rounded`. Widens the parameters again: LLVM could spill shared
+    /// Adds updates to parameters, as `sink::add_rounded`. Widens the parameters again: LLVM could spill shared
     /// widened values and reload them at another width, which defeats store forwarding.
     ///
     /// # Safety
     ///
-    /// As [`widen_block`](InBlocks::widen_block).
+    /// As [`widen_block`](HalfBlocks::widen_block).
     #[allow(unsafe_code, reason = "the processor's own conversions")]
-    unsafe fn add_block<S: Set>(u: [f32; BLOCK], p: &mut [u16; BLOCK]);
+    unsafe fn add_block<S: SimdType>(u: [f32; BLOCK], p: &mut [u16; BLOCK]);
 }
 
 // Loops, because `map` on arrays would call a function compiled for the baseline.
-impl InBlocks for bf16 {
+impl HalfBlocks for bf16 {
     #[inline(always)]
     #[allow(unsafe_code, reason = "shifts, on any CPU")]
-    unsafe fn widen_block<S: Set>(bits: &[u16; BLOCK]) -> [f32; BLOCK] {
+    unsafe fn widen_block<S: SimdType>(bits: &[u16; BLOCK]) -> [f32; BLOCK] {
         let mut wide = [0.0; BLOCK];
         for i in 0..BLOCK {
             wide[i] = bf16::from_bits(bits[i]).widen();
@@ -48,7 +48,7 @@ impl InBlocks for bf16 {
 
     #[inline(always)]
     #[allow(unsafe_code, reason = "integers, on any CPU")]
-    unsafe fn narrow_block<S: Set>(block: &[f32; BLOCK], bits: &mut [u16; BLOCK]) {
+    unsafe fn narrow_block<S: SimdType>(block: &[f32; BLOCK], bits: &mut [u16; BLOCK]) {
         for i in 0..BLOCK {
             bits[i] = bf16::narrow(block[i]).to_bits();
         }
@@ -56,7 +56,7 @@ impl InBlocks for bf16 {
 
     #[inline(always)]
     #[allow(unsafe_code, reason = "integers, on any CPU")]
-    unsafe fn add_block<S: Set>(u: [f32; BLOCK], p: &mut [u16; BLOCK]) {
+    unsafe fn add_block<S: SimdType>(u: [f32; BLOCK], p: &mut [u16; BLOCK]) {
         let sum = |p, u| bf16::of_sum(add_update(bf16::from_bits(p).widen(), bf16::rounded(u))).to_bits();
         for i in 0..BLOCK {
             p[i] = sum(p[i], u[i]);
@@ -64,10 +64,10 @@ impl InBlocks for bf16 {
     }
 }
 
-impl InBlocks for f16 {
+impl HalfBlocks for f16 {
     #[inline(always)]
     #[allow(unsafe_code, reason = "the processor's own conversions")]
-    unsafe fn widen_block<S: Set>(bits: &[u16; BLOCK]) -> [f32; BLOCK] {
+    unsafe fn widen_block<S: SimdType>(bits: &[u16; BLOCK]) -> [f32; BLOCK] {
         let mut wide = [0.0; BLOCK];
         // SAFETY: as the caller guarantees.
         unsafe { half_floats::widen::<S>(bits, &mut wide) };
@@ -76,14 +76,14 @@ impl InBlocks for f16 {
 
     #[inline(always)]
     #[allow(unsafe_code, reason = "the processor's own conversions")]
-    unsafe fn narrow_block<S: Set>(block: &[f32; BLOCK], bits: &mut [u16; BLOCK]) {
+    unsafe fn narrow_block<S: SimdType>(block: &[f32; BLOCK], bits: &mut [u16; BLOCK]) {
         // SAFETY: as the caller guarantees.
         unsafe { half_floats::narrow::<S>(block, bits) };
     }
 
     #[inline(always)]
     #[allow(unsafe_code, reason = "the processor's own conversions")]
-    unsafe fn add_block<S: Set>(mut u: [f32; BLOCK], p: &mut [u16; BLOCK]) {
+    unsafe fn add_block<S: SimdType>(mut u: [f32; BLOCK], p: &mut [u16; BLOCK]) {
         let mut bits = [0; BLOCK];
         // SAFETY: as the caller guarantees.
         unsafe {

@@ -8,12 +8,12 @@
 use core::marker::PhantomData;
 use core::sync::atomic::{Ordering, compiler_fence};
 
-use super::limits::{BLOCK, MOST_SLOTS};
+use super::limits::{BLOCK, MAX_SLOTS};
 use super::prefetch::DISTANCE;
-use super::simd::{Baseline, Job, Set, SimdLevel, dispatch_chain};
-use super::stored::{Array, Arrays, in_singles};
-use super::sums::{Added, LANES, Lanes, MOST_SUMS, NOTHING};
-use super::uses::any;
+use super::simd::{Baseline, Job, SimdLevel, SimdType, dispatch_chain};
+use super::slot_access::any;
+use super::stored::{Array, Arrays, is_single};
+use super::sums::{Added, LANES, Lanes, MAX_SUMS, NOTHING};
 use crate::element::{Contribution, DType, Real};
 use crate::numeric::opaque::hidden;
 use crate::tree::add_update;
@@ -24,7 +24,7 @@ const LAG: usize = 7;
 
 /// Output modes: drop the updates, store them, or add them to the parameters.
 pub(super) const DROP: u8 = 0;
-pub(super) const GIVE: u8 = 1;
+pub(super) const STORE: u8 = 1;
 pub(super) const ADD: u8 = 2;
 
 /// The arithmetic on one element.
@@ -32,14 +32,14 @@ pub(super) trait Body<C: Real> {
     type Kernel: Copy;
     /// State arrays: their number, those read, those written.
     const ARRAYS: usize;
-    const READS: [bool; MOST_SLOTS];
-    const WRITES: [bool; MOST_SLOTS];
+    const READS: [bool; MAX_SLOTS];
+    const WRITES: [bool; MAX_SLOTS];
     const READS_PARAMS: bool;
     /// The number of reductions, and the mask of counts.
     const SUMS: usize = 0;
     const COUNTS: u32 = 0;
     /// True if a second loop over a block may reduce, from inputs and old state.
-    const ADDS_LATER: bool = false;
+    const DEFERRABLE: bool = false;
     /// True if the arithmetic depends on the parameters' dtype.
     const TYPED: bool = false;
 
@@ -51,7 +51,7 @@ pub(super) trait Body<C: Real> {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Contribution<C>; MOST_SUMS],
+        terms: &mut [Contribution<C>; MAX_SUMS],
     ) -> C;
 }
 
@@ -72,7 +72,7 @@ pub(super) fn run_mixed<B: Body<C>, C: Real, const OUT: u8>(
     kernel: &B::Kernel,
     arrays: &Arrays<'_>,
 ) -> Added {
-    let mixed: Option<LoopFn<B, C>> = const { if in_singles::<C>() { Some(in_mode::<B, C, OUT, true>) } else { None } };
+    let mixed: Option<LoopFn<B, C>> = const { if is_single::<C>() { Some(in_mode::<B, C, OUT, true>) } else { None } };
     match mixed.filter(|_| !arrays.is_native::<C>(OUT == ADD)) {
         Some(mixed) => mixed(simd, kernel, arrays),
         None => run::<B, C, OUT>(simd, kernel, arrays),
@@ -97,7 +97,7 @@ impl<B: Body<C>, C: Real, const OUT: u8, const MIXED: bool> Job for Run<'_, B, C
         self.run_on::<Baseline>()
     }
     #[inline(always)]
-    fn run_on<I: Set>(self) -> Added {
+    fn run_on<I: SimdType>(self) -> Added {
         let run = Loop::<B, C, I, OUT, MIXED>::RUN;
         if const { !B::TYPED || OUT != ADD } {
             return run(self, None);
@@ -112,10 +112,10 @@ impl<B: Body<C>, C: Real, const OUT: u8, const MIXED: bool> Job for Run<'_, B, C
 
 struct Loop<B, C, I, const OUT: u8, const MIXED: bool>(PhantomData<(B, C, I)>);
 
-impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I, OUT, MIXED> {
+impl<B: Body<C>, C: Real, I: SimdType, const OUT: u8, const MIXED: bool> Loop<B, C, I, OUT, MIXED> {
     const RUN: fn(Run<'_, B, C, OUT, MIXED>, Option<DType>) -> Added = {
         let mut slot = 0;
-        while slot < MOST_SLOTS {
+        while slot < MAX_SLOTS {
             assert!(B::READS[slot] || !B::WRITES[slot], "a loop reads the arrays that it writes");
             slot += 1;
         }
@@ -132,15 +132,15 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
             1 => Self::with_sums::<1, W>,
             2 => Self::with_sums::<2, W>,
             3 | 4 => Self::with_sums::<4, W>,
-            _ => Self::with_sums::<MOST_SUMS, W>,
+            _ => Self::with_sums::<MAX_SUMS, W>,
         }
     }
 
-    /// True if a second loop over each block reduces: from inputs (`LATER`), or by repeating stateless arithmetic
-    /// (`AGAIN`). LLVM vectorizes a loop for its widest type: `f64` contributions would halve the vector width of `f32`
-    /// arithmetic.
-    const LATER: bool = OUT != DROP && B::ARRAYS > 0 && B::ADDS_LATER && size_of::<C>() < size_of::<f64>();
-    const AGAIN: bool = OUT != DROP && B::ARRAYS == 0;
+    /// True if a second loop over each block reduces: from inputs (`DEFERRED`), or by repeating stateless arithmetic
+    /// (`REPEATED`). LLVM vectorizes a loop for its widest type: `f64` contributions would halve the vector width of
+    /// `f32` arithmetic.
+    const DEFERRED: bool = OUT != DROP && B::ARRAYS > 0 && B::DEFERRABLE && size_of::<C>() < size_of::<f64>();
+    const REPEATED: bool = OUT != DROP && B::ARRAYS == 0;
 
     #[inline(always)]
     fn without_sums<const W: usize>(run: Run<'_, B, C, OUT, MIXED>, dtype: Option<DType>) -> Added {
@@ -162,15 +162,15 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         dtype: Option<DType>,
         lanes: &mut Lanes<N>,
     ) {
-        let (kernel, len, ahead) = (*kernel, arrays.len(), arrays.ahead());
+        let (kernel, len, prefetch_address) = (*kernel, arrays.len(), arrays.prefetch_address());
         let from = arrays.from::<C, MIXED>();
-        let to = if OUT == DROP { Array::NOWHERE } else { arrays.to::<C, MIXED>() };
+        let to = if OUT == DROP { Array::NULL } else { arrays.to::<C, MIXED>() };
         let p = match OUT {
             ADD => to,
             _ if B::READS_PARAMS => arrays.p(),
-            _ => Array::NOWHERE,
+            _ => Array::NULL,
         };
-        let mut slots = [Array::<C, MIXED>::NOWHERE; MOST_SLOTS];
+        let mut slots = [Array::<C, MIXED>::NULL; MAX_SLOTS];
         for j in 0..B::ARRAYS {
             if B::READS[j] {
                 slots[j] = arrays.slot(j);
@@ -178,7 +178,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         }
         let n = len / W;
         // A loop over few blocks ends before its prefetches arrive.
-        let asks = OUT != GIVE && len * size_of::<C>() > DISTANCE;
+        let prefetches = OUT != STORE && len * size_of::<C>() > DISTANCE;
         let only_reads = const { OUT == DROP && !any(B::WRITES) };
         let mut ring = [[C::zero(); W]; LAG + 1];
         let rounds = const { MIXED && OUT == ADD };
@@ -192,9 +192,9 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         unsafe {
             for b in 0..n + lag {
                 if !rounds || b < n {
-                    if asks {
+                    if prefetches {
                         if OUT == ADD {
-                            from.prefetch_at::<W>(b, ahead);
+                            from.prefetch_at::<W>(b, prefetch_address);
                         } else {
                             from.prefetch_after::<W>(b, only_reads);
                         }
@@ -207,12 +207,12 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
                             }
                         }
                     }
-                    let u = from.bring::<I, W>(b);
-                    let here = if OUT == ADD || B::READS_PARAMS { p.bring::<I, W>(b) } else { [C::zero(); W] };
-                    let mut rows = [[C::zero(); W]; MOST_SLOTS];
+                    let u = from.load::<I, W>(b);
+                    let here = if OUT == ADD || B::READS_PARAMS { p.load::<I, W>(b) } else { [C::zero(); W] };
+                    let mut rows = [[C::zero(); W]; MAX_SLOTS];
                     for j in 0..B::ARRAYS {
                         if B::READS[j] {
-                            rows[j] = slots[j].bring::<I, W>(b);
+                            rows[j] = slots[j].load::<I, W>(b);
                         }
                     }
                     let next = Self::block(&kernel, dtype, &u, &here, &mut rows, &mut of_blocks);
@@ -221,13 +221,13 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
                     compiler_fence(Ordering::SeqCst);
                     for j in 0..B::ARRAYS {
                         if B::WRITES[j] {
-                            slots[j].put::<I, W>(b, &rows[j]);
+                            slots[j].store::<I, W>(b, &rows[j]);
                         }
                     }
                     if rounds {
                         ring[b % (LAG + 1)] = next;
                     } else if OUT != DROP {
-                        to.put::<I, W>(b, &next);
+                        to.store::<I, W>(b, &next);
                     }
                 }
                 if rounds && b >= lag {
@@ -238,13 +238,13 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
             for i in n * W..len {
                 let i = hidden(i).min(len - 1);
                 let here = if OUT == ADD || B::READS_PARAMS { p.get::<I>(i) } else { C::zero() };
-                let mut own = [C::zero(); MOST_SLOTS];
+                let mut own = [C::zero(); MAX_SLOTS];
                 for j in 0..B::ARRAYS {
                     if B::READS[j] {
                         own[j] = slots[j].get::<I>(i);
                     }
                 }
-                let mut terms = [Contribution::default(); MOST_SUMS];
+                let mut terms = [Contribution::default(); MAX_SUMS];
                 let next = B::apply(&kernel, (dtype, false), &mut own[..B::ARRAYS], from.get::<I>(i), here, &mut terms);
                 for j in 0..B::ARRAYS {
                     if B::WRITES[j] {
@@ -253,7 +253,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
                 }
                 match OUT {
                     ADD => to.add_one::<I>(i, next),
-                    GIVE => to.set::<I>(i, next),
+                    STORE => to.set::<I>(i, next),
                     _ => {}
                 }
                 if const { B::SUMS > 0 } {
@@ -271,39 +271,39 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         dtype: Option<DType>,
         u: &[C; W],
         p: &[C; W],
-        rows: &mut [[C; W]; MOST_SLOTS],
+        rows: &mut [[C; W]; MAX_SLOTS],
         lanes: &mut Lanes<N>,
     ) -> [C; W] {
         let mut next = [C::zero(); W];
-        if const { B::SUMS == 0 || Self::AGAIN } {
+        if const { B::SUMS == 0 || Self::REPEATED } {
             for i in 0..W {
-                next[i] = Self::element(kernel, dtype, u[i], p[i], i, rows, &mut [Contribution::default(); MOST_SUMS]);
+                next[i] = Self::element(kernel, dtype, u[i], p[i], i, rows, &mut [Contribution::default(); MAX_SUMS]);
             }
         }
         if const { B::SUMS == 0 } {
             return next;
         }
-        let was = if Self::LATER { *rows } else { [[C::zero(); W]; MOST_SLOTS] };
+        let was = if Self::DEFERRED { *rows } else { [[C::zero(); W]; MAX_SLOTS] };
         for half in 0..W / LANES {
             let mut sums = Lanes::<N>::new();
-            let mut went_in = [[C::zero(); LANES]; 2];
+            let mut inputs = [[C::zero(); LANES]; 2];
             for lane in 0..LANES {
-                let (i, mut terms) = (half * LANES + lane, [Contribution::default(); MOST_SUMS]);
+                let (i, mut terms) = (half * LANES + lane, [Contribution::default(); MAX_SUMS]);
                 let done = Self::element(kernel, dtype, u[i], p[i], i, rows, &mut terms);
-                if !Self::AGAIN {
+                if !Self::REPEATED {
                     next[i] = done;
                 }
-                if Self::LATER {
-                    [went_in[0][lane], went_in[1][lane]] = went_into(B::SUMS, &terms);
+                if Self::DEFERRED {
+                    [inputs[0][lane], inputs[1][lane]] = reducing_inputs(B::SUMS, &terms);
                 } else {
                     sums.set(B::SUMS, B::COUNTS, lane, &terms);
                 }
             }
-            if Self::LATER {
+            if Self::DEFERRED {
                 for lane in 0..LANES {
-                    let went_in = Some((went_in[0][lane], went_in[1][lane]));
-                    let mut terms = [Contribution { went_in, ..Contribution::default() }; MOST_SUMS];
-                    let mut own = [C::zero(); MOST_SLOTS];
+                    let inputs = Some((inputs[0][lane], inputs[1][lane]));
+                    let mut terms = [Contribution { inputs, ..Contribution::default() }; MAX_SUMS];
+                    let mut own = [C::zero(); MAX_SLOTS];
                     for j in 0..B::ARRAYS {
                         own[j] = was[j][half * LANES + lane];
                     }
@@ -324,10 +324,10 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         u: C,
         p: C,
         i: usize,
-        rows: &mut [[C; W]; MOST_SLOTS],
-        terms: &mut [Contribution<C>; MOST_SUMS],
+        rows: &mut [[C; W]; MAX_SLOTS],
+        terms: &mut [Contribution<C>; MAX_SUMS],
     ) -> C {
-        let mut own = [C::zero(); MOST_SLOTS];
+        let mut own = [C::zero(); MAX_SLOTS];
         for j in 0..B::ARRAYS {
             own[j] = rows[j][i];
         }
@@ -343,10 +343,10 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
 
 /// Returns the inputs of the reducing part.
 #[inline(always)]
-fn went_into<C: Real>(sums: usize, terms: &[Contribution<C>; MOST_SUMS]) -> [C; 2] {
+fn reducing_inputs<C: Real>(sums: usize, terms: &[Contribution<C>; MAX_SUMS]) -> [C; 2] {
     let mut i = 0;
     while i < sums {
-        if let Some((u, p)) = terms[i].went_in {
+        if let Some((u, p)) = terms[i].inputs {
             return [u, p];
         }
         i += 1;

@@ -6,7 +6,7 @@ use super::convert::load;
 use super::simd::{SimdLevel, current_simd_level};
 use crate::element::{DType, Real, convert, with_dtype};
 use crate::memory::{RawSlice, RawStrided};
-use crate::numeric::split::{FEW, each_of, worth_sharing};
+use crate::numeric::split::{PARALLEL_THRESHOLD, is_parallel, parallel_for_each};
 use crate::state::Moments;
 use crate::tree::{Cursor, LeafParts, LeafSpec, Strided, Structure};
 
@@ -20,7 +20,7 @@ pub(crate) struct TableLeaf {
 }
 
 impl TableLeaf {
-    pub(super) const NOWHERE: TableLeaf = TableLeaf { data: RawSlice::NOWHERE, strided: None, own: false };
+    pub(super) const EMPTY: TableLeaf = TableLeaf { data: RawSlice::EMPTY, strided: None, own: false };
 
     pub(crate) fn dense(data: RawSlice) -> TableLeaf {
         TableLeaf { data, strided: None, own: false }
@@ -29,11 +29,11 @@ impl TableLeaf {
     /// Returns a leaf whose state has strides `order`.
     pub(crate) fn of(parts: &LeafParts, order: &[isize]) -> TableLeaf {
         let mut leaf = TableLeaf::dense(parts.data);
-        leaf.lies_by(parts.strides_unless(order));
+        leaf.set_strided(parts.strides_unless(order));
         leaf
     }
 
-    pub(super) fn lies_by(&mut self, strided: Option<Strided>) {
+    pub(super) fn set_strided(&mut self, strided: Option<Strided>) {
         if strided.is_some() {
             (self.data, self.strided) = (self.data.scattered(), strided);
         }
@@ -45,7 +45,7 @@ impl TableLeaf {
 
     /// Returns true for this dtype in the state's memory order.
     #[inline]
-    pub(crate) fn lies(&self, dtype: DType) -> bool {
+    pub(crate) fn is_in_memory_order(&self, dtype: DType) -> bool {
         self.strided.is_none() && self.data.dtype() == dtype
     }
 
@@ -97,14 +97,14 @@ fn read_range<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, range: Range<usize>, t
         // SAFETY: the engine borrows the leaf for the step or for `init`, and no pass is running. Callers have checked
         // that the leaf holds the elements of `range`, and `to` has as many.
         unsafe {
-            read_stretch(leaf, spec, current_simd_level(), *at, to);
+            read_chunk(leaf, spec, current_simd_level(), *at, to);
         }
     };
-    if !worth_sharing(to.len(), FEW) {
+    if !is_parallel(to.len(), PARALLEL_THRESHOLD) {
         return one(&mut (range.start, to));
     }
     let mut parts: Vec<_> = (range.start..).step_by(READ).zip(to.chunks_mut(READ)).collect();
-    each_of(&mut parts, &one);
+    parallel_for_each(&mut parts, &one);
 }
 
 const READ: usize = 1 << 16;
@@ -114,7 +114,7 @@ const READ: usize = 1 << 16;
 /// # Safety
 ///
 /// The leaf is borrowed for the step, has `to.len()` elements from `start` on, and is not written meanwhile.
-pub(crate) unsafe fn read_stretch<C: Real>(
+pub(crate) unsafe fn read_chunk<C: Real>(
     leaf: &TableLeaf,
     spec: &LeafSpec,
     simd: SimdLevel,
@@ -129,11 +129,11 @@ pub(crate) unsafe fn read_stretch<C: Real>(
     }
 }
 
-/// As [`read_stretch`], in the order of a dense array with strides `order`.
+/// As [`read_chunk`], in the order of a dense array with strides `order`.
 ///
 /// # Safety
 ///
-/// As [`read_stretch`].
+/// As [`read_chunk`].
 pub(crate) unsafe fn read_in_order<C: Real>(
     leaf: &TableLeaf,
     shape: &[usize],

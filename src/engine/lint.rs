@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use super::summary::{Effect, Summary, Turns, WarningKind, labelled, turned};
-use super::typed::View;
+use super::erased::View;
+use super::summary::{Directions, Effect, Summary, WarningKind, compose, labelled};
 use crate::error::{Error, Result};
 use crate::tree::Structure;
 
@@ -29,18 +29,18 @@ impl fmt::Display for Warning {
 }
 
 /// Returns the likely mistakes in a transformation that made this state.
-pub(super) fn mistakes(made: &dyn View<'_>, structure: &Structure) -> Vec<Warning> {
-    let mut warnings = lint(&made.transform().outline(), structure);
-    made.unused(&mut |what, refused| {
+pub(super) fn mistakes(original: &dyn View<'_>, structure: &Structure) -> Vec<Warning> {
+    let mut warnings = lint(&original.transform().summary(), structure);
+    original.unused(&mut |what, refused| {
         let reason = format!("{what} selects no leaf of these parameters");
         warnings.push(Warning { kind: WarningKind::EmptyGroup, place: "$".into(), reason, refused });
     });
     warnings
 }
 
-pub(crate) fn refuse_mistakes(made: &dyn View<'_>, structure: &Structure) -> Result<()> {
+pub(crate) fn refuse_mistakes(original: &dyn View<'_>, structure: &Structure) -> Result<()> {
     let (refused, others): (Vec<_>, Vec<_>) =
-        mistakes(made, structure).into_iter().partition(|warning| warning.refused);
+        mistakes(original, structure).into_iter().partition(|warning| warning.refused);
     #[cfg(feature = "tracing")]
     others.iter().for_each(|warning| tracing::warn!(target: "gradchain", kind = ?warning.kind, "{warning}"));
     drop(others);
@@ -54,17 +54,17 @@ pub(crate) fn refuse_mistakes(made: &dyn View<'_>, structure: &Structure) -> Res
     Err(Error::state("init", problem))
 }
 
-fn lint(outline: &Summary, structure: &Structure) -> Vec<Warning> {
+fn lint(summary: &Summary, structure: &Structure) -> Vec<Warning> {
     let mut lint = {
-        let rated = outline.has_rate();
+        let rated = summary.has_rate();
         Lint { structure, allowed: Vec::new(), adapted: false, freezes: false, rated, warnings: Vec::new() }
     };
-    lint.rates(outline, "$");
-    lint.clips(outline, "$");
-    lint.climbs(outline);
-    lint.order(outline, "$");
+    lint.rates(summary, "$");
+    lint.clips(summary, "$");
+    lint.climbs(summary);
+    lint.order(summary, "$");
     let (everywhere, last) = (vec![true; structure.len()], vec![Some(1.0); structure.len()]);
-    lint.decays(outline, "$", &everywhere, &last);
+    lint.decays(summary, "$", &everywhere, &last);
     lint.warnings
 }
 
@@ -82,10 +82,10 @@ struct Lint<'a> {
 
 impl Lint<'_> {
     fn warn(&mut self, kind: WarningKind, place: &str, reason: String) {
-        self.found(kind, place, reason, false);
+        self.push_warning(kind, place, reason, false);
     }
 
-    fn found(&mut self, kind: WarningKind, place: &str, reason: String, refused: bool) {
+    fn push_warning(&mut self, kind: WarningKind, place: &str, reason: String, refused: bool) {
         if !self.allowed.contains(&kind) {
             self.warnings.push(Warning { kind, place: place.into(), reason, refused });
         }
@@ -99,13 +99,13 @@ impl Lint<'_> {
     }
 
     /// Finds learning rates that are negative, or initially 0.
-    fn rates(&mut self, outline: &Summary, place: &str) {
-        match outline {
+    fn rates(&mut self, summary: &Summary, place: &str) {
+        match summary {
             Summary::Part { name, effect } => {
                 let own = format!("{place}.{name}");
                 if let Some(rate) = effect.negative_rate() {
                     let reason = format!("a learning rate of {rate} ascends the gradient");
-                    self.found(WarningKind::NegativeRate, &own, reason, true);
+                    self.push_warning(WarningKind::NegativeRate, &own, reason, true);
                 }
                 if effect.starts_at_zero() {
                     let reason = "the schedule is 0 in the first step, which counts but moves no parameter: begin \
@@ -119,13 +119,13 @@ impl Lint<'_> {
                 self.rates(chain, place);
                 self.warnings[before..].iter_mut().for_each(|warning| warning.place = format!("{place}.{name}"));
             }
-            _ => self.inside(outline, place, Lint::rates),
+            _ => self.visit_inner(summary, place, Lint::rates),
         }
     }
 
     /// Finds parts in an unintended order. Skips named optimizers, which are correct.
-    fn order(&mut self, outline: &Summary, place: &str) {
-        match outline {
+    fn order(&mut self, summary: &Summary, place: &str) {
+        match summary {
             Summary::Optimizer { name: name @ "schedule_free", chain } => {
                 if let Summary::Chain(members) = &**chain
                     && members.first().is_some_and(Summary::has_momentum)
@@ -137,18 +137,18 @@ impl Lint<'_> {
             }
             Summary::Chain(all) | Summary::NamedChain(all) => {
                 for (i, member) in all.iter().enumerate() {
-                    let kind = if matches!(outline, Summary::Chain(_)) { "chain" } else { "named_chain" };
+                    let kind = if matches!(summary, Summary::Chain(_)) { "chain" } else { "named_chain" };
                     let own = format!("{place}.{kind}[{i}]");
                     self.pair(&all[..i], member, &all[i + 1..], &own);
                     self.order(member, &own);
                 }
             }
-            _ => self.inside(outline, place, Lint::order),
+            _ => self.visit_inner(summary, place, Lint::order),
         }
     }
 
-    fn inside(&mut self, outline: &Summary, place: &str, check: fn(&mut Self, &Summary, &str)) {
-        match outline {
+    fn visit_inner(&mut self, summary: &Summary, place: &str, check: fn(&mut Self, &Summary, &str)) {
+        match summary {
             Summary::Allowed { kinds, inner } => {
                 self.allowing(kinds, |lint| check(lint, inner, &format!("{place}.allow.inner")));
             }
@@ -157,13 +157,13 @@ impl Lint<'_> {
                     check(self, group, &format!("{place}.partition.transforms.{name}"));
                 }
             }
-            _ => members(outline, place, &mut |_, member, place| check(self, member, place)),
+            _ => members(summary, place, &mut |_, member, place| check(self, member, place)),
         }
     }
 
     /// Compares a member with those before and behind it.
     fn pair(&mut self, before: &[Summary], member: &Summary, behind: &[Summary], place: &str) {
-        let holder = |outline: &Summary| match outline {
+        let holder = |summary: &Summary| match summary {
             Summary::Around { name: name @ ("multi_steps" | "dynamic_loss_scale"), .. } => Some(*name),
             _ => None,
         };
@@ -175,7 +175,7 @@ impl Lint<'_> {
             let reason = format!("{reason}: put it inside `{holder}`");
             self.warn(WarningKind::ClipOutside, &format!("{place}.{name}"), reason);
         }
-        if before.iter().any(Summary::settles) && member.resizes() {
+        if before.iter().any(Summary::has_final_length) && member.rescales() {
             let reason = "it rescales the step of a line search: scale by the learning rate before the search, or \
                           remove it";
             self.warn(WarningKind::RescaledLineSearch, place, reason.into());
@@ -190,17 +190,17 @@ impl Lint<'_> {
     }
 
     /// Finds leaves whose updates point along the gradient, so that steps increase the loss.
-    fn climbs(&mut self, outline: &Summary) {
+    fn climbs(&mut self, summary: &Summary) {
         // Negative rates are already reported, or intended.
-        if outline.any(&|effect| effect.negative_rate().is_some()) {
+        if summary.any(&|effect| effect.negative_rate().is_some()) {
             return;
         }
-        let turns = outline.turns(self.structure).into_iter().zip(outline.descents(self.structure));
-        let leaves = self.structure.leaves().iter().zip(turns);
-        let climbing: Vec<_> = leaves.filter(|(_, (turn, _))| turn.is_some_and(|turn| turn > 0.0)).collect();
+        let directions = summary.directions(self.structure).into_iter().zip(summary.descents(self.structure));
+        let leaves = self.structure.leaves().iter().zip(directions);
+        let climbing: Vec<_> = leaves.filter(|(_, (sign, _))| sign.is_some_and(|sign| sign > 0.0)).collect();
         let Some((first, _)) = climbing.first() else { return };
         // A part without a rate can be useful, and one reversal can maximize; two learning rates make no sense.
-        let refused = climbing.iter().any(|(_, (_, descents))| *descents > 1) && !outline.any(&Effect::is_reversal);
+        let refused = climbing.iter().any(|(_, (_, descents))| *descents > 1) && !summary.any(&Effect::is_reversal);
         let (whose, what) = if climbing.len() == self.structure.len() {
             (String::new(), "")
         } else {
@@ -211,35 +211,35 @@ impl Lint<'_> {
             "the updates{whose} ascend the gradient, so the loss increases: end with `scale_by_learning_rate`, or \
              remove one of two parts that flip the sign{what}"
         );
-        self.found(WarningKind::Climbs, "$", reason, refused);
+        self.push_warning(WarningKind::Climbs, "$", reason, refused);
     }
 
     /// Finds clips behind parts that make them pointless. Skips named optimizers, which are correct.
-    fn clips(&mut self, outline: &Summary, place: &str) {
-        if let Some(name) = outline.limits().filter(|_| self.adapted) {
+    fn clips(&mut self, summary: &Summary, place: &str) {
+        if let Some(name) = summary.limits().filter(|_| self.adapted) {
             let reason = format!(
                 "`{name}` follows an adaptive part, whose updates do not scale with gradients, so it does not clip \
                  gradients: put it before that part"
             );
             self.warn(WarningKind::ClipAfterAdaptive, &format!("{place}.{name}"), reason);
         }
-        if let Summary::Allowed { kinds, inner } = outline {
+        if let Summary::Allowed { kinds, inner } = summary {
             self.allowing(kinds, |lint| lint.clips(inner, &format!("{place}.allow.inner")));
-        } else if !matches!(outline, Summary::Partition { .. }) {
-            members(outline, place, &mut |_, member, place| self.clips(member, place));
+        } else if !matches!(summary, Summary::Partition { .. }) {
+            members(summary, place, &mut |_, member, place| self.clips(member, place));
         }
-        self.adapted |= outline.has_own_size();
+        self.adapted |= summary.is_scale_invariant();
     }
 
     /// Finds weight decay that moves parameters away from zero, and in a model with matrices, decay of leaves of fewer
     /// than two axes. `after` is the direction of later parts.
-    fn decays(&mut self, outline: &Summary, place: &str, active: &[bool], after: &Turns) {
+    fn decays(&mut self, summary: &Summary, place: &str, active: &[bool], after: &Directions) {
         let both = |on: Vec<bool>| active.iter().zip(on).map(|(a, b)| *a && b).collect::<Vec<_>>();
         let own = |name: &str| format!("{place}.{name}");
-        match outline {
-            Summary::Part { name, .. } if outline.decay() != 0.0 => {
-                let after = turned(&outline.turns(self.structure), after);
-                self.decay(outline.decay(), &own(name), active, &after);
+        match summary {
+            Summary::Part { name, .. } if summary.decay() != 0.0 => {
+                let after = compose(&summary.directions(self.structure), after);
+                self.decay(summary.decay(), &own(name), active, &after);
             }
             // The optimizer's place stands for its chain; each mistake is reported once.
             Summary::Optimizer { name, chain } => {
@@ -276,16 +276,16 @@ impl Lint<'_> {
                     self.decays(group, &place, &both(on), after);
                 }
             }
-            _ => members(outline, place, &mut |behind, member, place| {
-                let behind = behind.iter().map(|member| member.turns(self.structure));
-                let after = behind.fold(after.clone(), |after, turns| turned(&turns, &after));
+            _ => members(summary, place, &mut |behind, member, place| {
+                let behind = behind.iter().map(|member| member.directions(self.structure));
+                let after = behind.fold(after.clone(), |after, directions| compose(&directions, &after));
                 self.decays(member, place, active, &after);
             }),
         }
-        self.freezes |= freezes(outline);
+        self.freezes |= freezes(summary);
     }
 
-    fn decay(&mut self, decay: f64, place: &str, active: &[bool], after: &Turns) {
+    fn decay(&mut self, decay: f64, place: &str, active: &[bool], after: &Directions) {
         if self.freezes {
             let reason = "weight decay after a `freezable` also moves frozen leaves: put it inside, \
                           `freezable(chain((.., add_decayed_weights(..), ..)))`";
@@ -302,7 +302,7 @@ impl Lint<'_> {
             let reason = format!("a weight decay of {decay} drives parameters away from zero: {why}");
             let known = |(on, after): (&bool, &Option<f64>)| *on && after.is_some_and(|after| decay * after > 0.0);
             let sure = self.rated && active.iter().zip(after).any(known);
-            return self.found(WarningKind::NegativeDecay, place, reason, sure);
+            return self.push_warning(WarningKind::NegativeDecay, place, reason, sure);
         }
         let matrices = self.structure.leaves().iter().any(|leaf| leaf.ndim() >= 2);
         let leaves = self.structure.leaves().iter().zip(active);
@@ -318,9 +318,9 @@ impl Lint<'_> {
     }
 }
 
-fn freezes(outline: &Summary) -> bool {
+fn freezes(summary: &Summary) -> bool {
     let any = |outlines: &[Summary]| outlines.iter().any(freezes);
-    match outline {
+    match summary {
         Summary::Part { .. } => false,
         Summary::Chain(members) | Summary::NamedChain(members) => any(members),
         Summary::Optimizer { chain, .. } => freezes(chain),
@@ -331,13 +331,13 @@ fn freezes(outline: &Summary) -> bool {
 }
 
 /// Visits members, with those behind and their place.
-fn members(outline: &Summary, place: &str, visit: &mut dyn FnMut(&[Summary], &Summary, &str)) {
+fn members(summary: &Summary, place: &str, visit: &mut dyn FnMut(&[Summary], &Summary, &str)) {
     let mut row = |name: &str, members: &[Summary]| {
         for (i, member) in members.iter().enumerate() {
             visit(&members[i + 1..], member, &format!("{place}.{name}[{i}]"));
         }
     };
-    match outline {
+    match summary {
         Summary::Chain(members) => row("chain", members),
         Summary::NamedChain(members) => row("named_chain", members),
         Summary::Around { name, key, inner, .. } => visit(&[], inner, &format!("{place}.{name}.{key}")),

@@ -11,7 +11,7 @@ use super::{TILE, Tile};
 use crate::collective::pairwise::{merge_all, merge_equal};
 use crate::element::{DType, Element, Real, convert, with_dtype};
 use crate::memory::{RawBytes, bytes_of, bytes_of_mut, numbers_in};
-use crate::numeric::split::shared;
+use crate::numeric::split::parallel_for;
 use crate::state::Moments;
 use crate::tree::Structure;
 
@@ -51,7 +51,7 @@ impl Layout {
                     if rank == layout.rank {
                         layout.here[round].push((chunk, at));
                     }
-                    at += chunk.len * layout.travels(structure.leaves()[chunk.leaf].dtype().compute()).size();
+                    at += chunk.len * layout.message_dtype(structure.leaves()[chunk.leaf].dtype().compute()).size();
                 }
                 layout.lens[round].push(at);
                 begins += at;
@@ -73,7 +73,7 @@ impl Layout {
     }
 
     /// Returns the dtype in messages.
-    fn travels(&self, own: DType) -> DType {
+    fn message_dtype(&self, own: DType) -> DType {
         self.narrow.filter(|narrow| narrow.size() < own.size()).unwrap_or(own)
     }
 
@@ -94,20 +94,20 @@ impl Layout {
     /// Returns the round of a range, and its offset in that message.
     fn place<C: Real>(&self, leaf: usize, start: usize) -> (usize, usize) {
         let (round, at) = self.places[self.number(leaf, start)];
-        (round, at + start % CHUNK * self.travels(C::DTYPE).size())
+        (round, at + start % CHUNK * self.message_dtype(C::DTYPE).size())
     }
 
     /// Writes a tile to the messages, unless none are lent.
-    pub(crate) fn put<C: Real>(&self, messages: &[RawBytes], tile: &mut Tile<'_, C>) {
+    pub(crate) fn store<C: Real>(&self, messages: &[RawBytes], tile: &mut Tile<'_, C>) {
         let (round, at) = self.place::<C>(tile.leaf, tile.start);
         let Some(message) = messages.get(round) else { return };
-        let (travels, simd) = (self.travels(C::DTYPE), tile.simd);
+        let (message_dtype, simd) = (self.message_dtype(C::DTYPE), tile.simd);
         let values = tile.input();
         // SAFETY: the messages are borrowed for the step, and each range belongs to one task in a pass.
-        write(simd, travels, values, unsafe { message.slice_mut(at, values.len() * travels.size()) });
+        write(simd, message_dtype, values, unsafe { message.slice_mut(at, values.len() * message_dtype.size()) });
     }
 
-    pub(crate) fn take<C: Real>(&self, messages: &[RawBytes], tile: &mut Tile<'_, C>) {
+    pub(crate) fn load<C: Real>(&self, messages: &[RawBytes], tile: &mut Tile<'_, C>) {
         let (round, at) = self.place::<C>(tile.leaf, tile.start);
         // SAFETY: the messages are borrowed for the step, and nothing writes them in this pass.
         let bytes = unsafe { messages[round].slice(at, size_of_val(tile.u)) };
@@ -123,25 +123,27 @@ impl Layout {
         let of_each = received.chunks((received.len() / parts.len()).max(1));
         let messages: Vec<_> = parts.iter().copied().zip(of_each).collect();
         let here = &self.here[round];
-        shared(0..here.len(), false, &|chunk| {
+        parallel_for(0..here.len(), false, &|chunk| {
             let (Chunk { leaf, start, len, .. }, at) = &here[chunk];
             let Some(array) = arrays.raw(*leaf) else { return };
-            let travels = self.travels(array.dtype());
+            let message_dtype = self.message_dtype(array.dtype());
             match array.dtype() {
                 // SAFETY: the arrays are held exclusively, and each chunk belongs to one task.
-                DType::F64 => mean::<f64>(simd, travels, &messages, *at, unsafe { array.slice_mut(*start, *len) }),
+                DType::F64 => {
+                    mean::<f64>(simd, message_dtype, &messages, *at, unsafe { array.slice_mut(*start, *len) })
+                }
                 // SAFETY: as above.
-                _ => mean::<f32>(simd, travels, &messages, *at, unsafe { array.slice_mut(*start, *len) }),
+                _ => mean::<f32>(simd, message_dtype, &messages, *at, unsafe { array.slice_mut(*start, *len) }),
             }
         });
     }
 }
 
-fn write<C: Real>(simd: SimdLevel, travels: DType, values: &[C], message: &mut [u8]) {
-    if travels == C::DTYPE {
+fn write<C: Real>(simd: SimdLevel, message_dtype: DType, values: &[C], message: &mut [u8]) {
+    if message_dtype == C::DTYPE {
         return message.copy_from_slice(bytes_of(values));
     }
-    with_dtype!(travels, T => {
+    with_dtype!(message_dtype, T => {
         let mut there = [T::default(); TILE];
         let there = &mut there[..values.len()];
         dispatch(simd, Convert { from: values, to: &mut *there });
@@ -150,22 +152,22 @@ fn write<C: Real>(simd: SimdLevel, travels: DType, values: &[C], message: &mut [
 }
 
 /// Stores or adds the numbers of a message, times a weight.
-struct Weighed<'a, C, T> {
+struct AccumulateMessage<'a, C, T> {
     numbers: &'a [T],
     weight: C,
     to: &'a mut [C],
-    adds: bool,
+    accumulates: bool,
 }
 
-impl<C: Real, T: Element> Job for Weighed<'_, C, T> {
+impl<C: Real, T: Element> Job for AccumulateMessage<'_, C, T> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        let Weighed { numbers, weight, to, adds } = self;
+        let AccumulateMessage { numbers, weight, to, accumulates } = self;
         let numbers = &numbers[..to.len()];
         for i in 0..to.len() {
             let x = convert::<T, C>(numbers[i]) * weight;
-            to[i] = if adds { to[i] + x } else { x };
+            to[i] = if accumulates { to[i] + x } else { x };
         }
     }
 }
@@ -202,29 +204,30 @@ impl<C: Real> Job for Mean<'_, C> {
 }
 
 /// Averages all ranks' messages from byte `at` on.
-fn mean<C: Real>(simd: SimdLevel, travels: DType, messages: &[(u64, &[u8])], mut at: usize, to: &mut [C]) {
+fn mean<C: Real>(simd: SimdLevel, message_dtype: DType, messages: &[(u64, &[u8])], mut at: usize, to: &mut [C]) {
     let count = C::of(messages.iter().map(|(parts, _)| *parts as f64).sum());
     // Each sum's number of parts, and its index in `rows`.
     let (mut sums, mut rows): (Vec<(u64, usize)>, Vec<[C; TILE]>) = (Vec::new(), Vec::new());
     for to in to.chunks_mut(TILE) {
         for (parts, message) in messages {
-            let adds = sums.last().is_some_and(|(n, _)| n == parts);
-            if !adds {
+            let accumulates = sums.last().is_some_and(|(n, _)| n == parts);
+            if !accumulates {
                 sums.push((0, sums.len()));
                 rows.resize(rows.len().max(sums.len()), [C::zero(); TILE]);
             }
             let Some((n, row)) = sums.last_mut() else { return };
             *n += parts;
             let (weight, sum) = (C::of(*parts as f64), &mut rows[*row][..to.len()]);
-            with_dtype!(travels, T => {
+            with_dtype!(message_dtype, T => {
                 let bytes = &message[at..at + size_of::<T>() * to.len()];
-                let mut weigh = |numbers: &[T]| dispatch(simd, Weighed { numbers, weight, to: sum, adds });
+                let mut weigh =
+                    |numbers: &[T]| dispatch(simd, AccumulateMessage { numbers, weight, to: sum, accumulates });
                 match numbers_in(bytes) {
                     Some(numbers) => weigh(numbers),
                     None => {
-                        let mut room = [T::default(); TILE];
-                        bytes_of_mut(&mut room[..to.len()]).copy_from_slice(bytes);
-                        weigh(&room[..to.len()]);
+                        let mut scratch = [T::default(); TILE];
+                        bytes_of_mut(&mut scratch[..to.len()]).copy_from_slice(bytes);
+                        weigh(&scratch[..to.len()]);
                     }
                 }
             });
@@ -233,7 +236,7 @@ fn mean<C: Real>(simd: SimdLevel, travels: DType, messages: &[(u64, &[u8])], mut
         merge_all(&mut sums, &mut |before, last| add(simd, &mut rows, *before, *last));
         sums.clear();
         dispatch(simd, Mean { sum: &rows[0], count, to: &mut *to });
-        at += to.len() * travels.size();
+        at += to.len() * message_dtype.size();
     }
 }
 

@@ -9,21 +9,19 @@
 )]
 
 mod absent;
-mod again;
 mod bounds;
 pub(crate) mod chain;
-mod chunk_at;
 mod chunks;
 mod context;
 mod drive;
 mod emission;
+mod erased;
 mod examples;
 mod expansion;
 pub(crate) mod form;
 mod fused;
 #[cfg(feature = "half")]
 mod half_blocks;
-mod in_chunk;
 mod inner;
 mod kernel;
 pub(crate) mod leaf;
@@ -39,79 +37,81 @@ mod plan;
 pub(crate) mod ranks;
 mod reductions;
 mod remote;
+mod repeats;
 mod rows;
+mod sink;
 mod slot;
+mod slot_access;
 mod slots;
 mod stage;
+mod stage_chunk;
 mod stored;
 mod summary;
 mod sums;
 pub(crate) mod table;
 mod tile;
+mod tile_driver;
 mod transform;
 mod tuple;
-mod typed;
 mod updates;
-mod uses;
 mod walk;
 mod whole;
-mod written;
 
 pub use absent::{Absent, Skips};
-pub(crate) use bounds::{Bounds, clamp, is_held};
+pub(crate) use bounds::{Bounds, clamp, is_blocked};
 pub(crate) use chain::chain_methods;
 pub use chain::{ChainRun, Stages};
-pub use chunk_at::{ChunkAt, Then};
 pub(crate) use chunks::CHUNK;
 pub(crate) use context::ParamSource;
 pub use context::{InitContext, StepContext};
 pub(crate) use drive::{Remote, Work};
 pub use emission::{Emission, HoldsBack, Outcome};
+pub(crate) use erased::{Foreign, Running, Viewed};
+pub use erased::{InStep, OnMember, OnView, View};
 pub(crate) use examples::Examples;
 pub use form::{
-    Arithmetic, Around, AroundWithArithmetic, AroundWithReductions, Clock, Decision, Elements, Elsewhere, Holds,
-    LeafStatistics, Named, NoArithmetic, OneElement, Optimizer, Part, PartState, Passes, Reducing, ReducingPasses,
-    Rule, Runs, Scope, SlotArray, Steps, TwoPass, TwoPasses, Whole, WholeTreeTransformation, WithArithmetic,
+    Arithmetic, Around, AroundWithArithmetic, AroundWithReductions, Clock, Decision, Elements, Holds, LeafStatistics,
+    Named, NoArithmetic, OneElement, Optimizer, OutsideMask, Part, PartState, Passes, Reducing, ReducingPasses, Rule,
+    Runs, Scope, SlotArray, Steps, TwoPass, TwoPasses, Whole, WholeTreeTransformation, WithArithmetic,
     WithLeafStatistics, WithReductions, Wrapper, WrapperState, differs, own_recipe,
 };
 pub(crate) use form::{
-    Exactly, Keeps, Observer, Observes, OfChain, OneElementWithMemory, RuleWithMemory, RunsInside, Stretch,
+    ChainState, Exactly, InnerRuns, LeafSlice, Observer, Observes, OfChain, OneElementWithMemory, RuleWithMemory,
     recipe_of_arguments,
 };
 pub(crate) use fused::{SlotJob, at_point, slot_tile};
-pub(crate) use in_chunk::{fused, on_tile};
 pub use inner::Inner;
 pub(crate) use leaf::{read_leaf, write_leaf};
 pub use lint::Warning;
 pub(crate) use lint::refuse_mistakes;
 pub(crate) use messages::Layout;
 pub(crate) use nested::{Arrays, Nested};
-pub(crate) use objective::{Ask, Evaluate, GradientSink, Objective, Trial};
-pub(crate) use pass::{Pass, by_own_loops};
-pub use pass_structure::{PassRange, PassStructure, Place};
+pub(crate) use objective::{Evaluate, EvaluateLoss, GradientSink, Objective, Trial};
+pub(crate) use pass::{Pass, run_own_loops};
+pub use pass_structure::{PassRange, PassStructure, StageOffset};
 pub use plan::{PassPlan, Plan};
 pub use reductions::Sums;
 pub(crate) use reductions::dot;
 pub use remote::{Line, RemoteLeaf, RemoteTree};
-pub use slot::{Access, Codes, Slot};
+pub(crate) use sink::{Sink, add_rounded};
+pub use slot::{Access, Quantization, Slot};
+pub(crate) use slot_access::append;
+pub use slot_access::{SlotAccess, SlotAccesses};
 pub use slots::SlotList;
 pub use stage::Stage;
+pub use stage_chunk::{StageChunk, Then};
 pub use summary::{Effect, Summary, WarningKind};
 pub(crate) use sums::{squares, sum_tile};
 pub(crate) use tile::TILE;
-pub use tile::{Spare, Tile};
+pub use tile::{Tile, TileScratch};
+pub(crate) use tile_driver::{fused, on_tile};
 pub use transform::Transform;
-pub(crate) use transform::{advice, goes_around, members_skip};
+pub(crate) use transform::{advice, allows_absent, members_skip};
 pub(crate) use tuple::{fits, needs_of};
-pub(crate) use typed::{Foreign, Running, Viewed};
-pub use typed::{InStep, OnMember, OnView, View};
 pub use updates::Updates;
-pub(crate) use uses::followed_by;
-pub use uses::{AllUses, Uses};
 pub use walk::Walk;
 pub(crate) use whole::NOT_REMOTE;
 pub use whole::{LeafObserver, LeafVisitor, WholeLeaf, WholeTree};
-pub(crate) use written::{Sink, add_rounded};
 
 pub(crate) use crate::element::Contribution;
 pub(crate) use crate::numeric::simd::{Job, current_simd_level, dispatch};

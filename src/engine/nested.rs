@@ -5,7 +5,7 @@ use core::hash::{Hash, Hasher};
 
 use super::context::ParamSource;
 use super::leaf::{TableLeaf, arrays as fill};
-use super::objective::Ask;
+use super::objective::EvaluateLoss;
 use super::ranks::Ranks;
 use super::{InitContext, Outcome, Sink, Stage, StepContext, Work};
 use crate::error::{Error, Result};
@@ -59,7 +59,7 @@ impl Nested {
     pub(crate) fn init<T: Stage>(
         &mut self,
         transformation: &T,
-        around: &InitContext<'_>,
+        outer: &InitContext<'_>,
         params: &Moments,
     ) -> Result<T::State> {
         fill(params, &self.structure, &[], &mut self.work.params);
@@ -68,7 +68,7 @@ impl Nested {
             active: &self.active,
             params: &self.work.params,
             by_leaf: false,
-            codes: around.codes.map(|codes| codes.of_leaves(self.structure.len())),
+            quantization: outer.quantization.map(|quantization| quantization.of_leaves(self.structure.len())),
             in_full: false,
             whole: None,
         };
@@ -88,17 +88,17 @@ impl Nested {
         if self.work.shape() != transformation.shape() {
             return Err(Error::other_transformation(transformation.describe()));
         }
-        transformation.check(state, &at.inside(&self.structure, params))
+        transformation.check(state, &at.for_inner(&self.structure, params))
     }
 
-    /// Returns an error if [`anew`](Self::anew) would fail on the outer step's leaves.
-    pub(crate) fn can_begin_anew<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> Result<()> {
-        at.inside(&self.structure, at.params).can_begin_anew(transformation, &self.active)
+    /// Returns an error if [`reinitialize`](Self::reinitialize) would fail on the outer step's leaves.
+    pub(crate) fn can_reinitialize<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> Result<()> {
+        at.for_inner(&self.structure, at.params).can_reinitialize(transformation, &self.active)
     }
 
     /// Makes a state as `init` does, for the outer step's parameters, of this structure.
-    pub(crate) fn anew<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> T::State {
-        at.inside(&self.structure, at.params).anew(transformation, &self.active)
+    pub(crate) fn reinitialize<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> T::State {
+        at.for_inner(&self.structure, at.params).reinitialize(transformation, &self.active)
     }
 
     /// Runs a step; without gradients it ignores `arrays.grads`.
@@ -108,7 +108,7 @@ impl Nested {
         state: &mut T::State,
         at: &StepContext<'_>,
         arrays: Arrays<'_>,
-        objective: Option<&mut (dyn Ask + '_)>,
+        objective: Option<&mut (dyn EvaluateLoss + '_)>,
     ) -> Outcome {
         fill(arrays.params, &self.structure, arrays.others, &mut self.work.params);
         self.run_filled(transformation, state, at, arrays.grads, Sink::Arrays(arrays.updates), objective)
@@ -124,7 +124,7 @@ impl Nested {
         params: &[TableLeaf],
         grads: &Moments,
         sink: Sink<'_>,
-        objective: Option<&mut (dyn Ask + '_)>,
+        objective: Option<&mut (dyn EvaluateLoss + '_)>,
     ) -> Outcome {
         self.work.params.clear();
         self.work.params.extend_from_slice(params);
@@ -138,11 +138,11 @@ impl Nested {
         at: &StepContext<'_>,
         grads: &Moments,
         sink: Sink<'_>,
-        objective: Option<&mut (dyn Ask + '_)>,
+        objective: Option<&mut (dyn EvaluateLoss + '_)>,
     ) -> Outcome {
         fill(grads, &self.structure, &[], &mut self.work.grads);
         // The step has its own table of parameters.
-        let at = at.inside(&self.structure, ParamSource::NONE);
+        let at = at.for_inner(&self.structure, ParamSource::NONE);
         let outcome = self.work.step(transformation, state, &at, objective, sink, None);
         self.work.params.clear();
         self.work.grads.clear();

@@ -55,13 +55,13 @@ pub(crate) struct Trial<P, F> {
     f: F,
     table: Table,
     path: String,
-    spare: Vec<f64>,
+    evaluation_buffer: Vec<f64>,
 }
 
 impl<P, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Trial<P, F> {
     /// Without a copy, only [`call`](Self::call) works.
     pub(crate) fn new(point: Option<P>, f: F) -> Self {
-        Trial { point, f, table: Table::new(), path: String::new(), spare: Vec::new() }
+        Trial { point, f, table: Table::new(), path: String::new(), evaluation_buffer: Vec::new() }
     }
 
     /// The copy, as of its last call.
@@ -83,7 +83,7 @@ impl<P: TreeMut, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Evaluate
         point: &Moments,
         gradient: Option<&mut Moments>,
     ) -> Result<f64> {
-        let Trial { point: Some(trial), f, table, path, spare } = self else { return Ok(f64::NAN) };
+        let Trial { point: Some(trial), f, table, path, evaluation_buffer } = self else { return Ok(f64::NAN) };
         table::params_mut(trial, structure, table, path)?;
         for (leaf, (to, spec)) in table.iter().zip(structure.leaves()).enumerate() {
             match point.dtype(leaf) {
@@ -91,9 +91,9 @@ impl<P: TreeMut, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Evaluate
                 Some(_) => write_leaf::<f32>(to, spec, point.get(leaf).unwrap_or_default()),
                 // An earlier evaluation, of other leaves, may have changed it.
                 None => {
-                    spare.resize(spec.len(), 0.0);
-                    read_leaf(&params[leaf], spec, Some(spare));
-                    write_leaf(to, spec, spare);
+                    evaluation_buffer.resize(spec.len(), 0.0);
+                    read_leaf(&params[leaf], spec, Some(evaluation_buffer));
+                    write_leaf(to, spec, evaluation_buffer);
                 }
             }
         }
@@ -116,21 +116,33 @@ impl<'a> Objective<'a> {
 }
 
 /// Evaluates the loss and keeps the first error.
-pub(crate) trait Ask {
+pub(crate) trait EvaluateLoss {
     /// Returns true after an error, which abandons the step.
     fn failed(&self) -> bool;
 
-    fn ask(&mut self, structure: &Structure, params: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64;
+    fn evaluate_loss(
+        &mut self,
+        structure: &Structure,
+        params: &Table,
+        point: &Moments,
+        gradient: Option<&mut Moments>,
+    ) -> f64;
 
     fn bounds(&self) -> Option<Arc<Bounds>>;
 }
 
-impl Ask for Objective<'_> {
+impl EvaluateLoss for Objective<'_> {
     fn failed(&self) -> bool {
         self.error.is_some()
     }
 
-    fn ask(&mut self, structure: &Structure, params: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64 {
+    fn evaluate_loss(
+        &mut self,
+        structure: &Structure,
+        params: &Table,
+        point: &Moments,
+        gradient: Option<&mut Moments>,
+    ) -> f64 {
         if self.failed() {
             return f64::NAN;
         }

@@ -3,17 +3,17 @@
 
 use core::ops::Range;
 
-use super::chunk_at::Next;
 use super::chunks::Chunk;
 use super::fused::with_list;
 use super::passes::{self, PassFn, Passes};
 use super::prefetch::{DISTANCE, Prefetch};
 use super::simd::SimdLevel;
 use super::slots::RawSlots;
+use super::stage_chunk::Next;
 use super::stored::{Arrays, is_stored};
-use super::tile::{Room, SHORT, Spare, TILE};
+use super::tile::{SHORT, TILE, TileBuffers, TileScratch};
 use super::walk::Walk;
-use super::{ChunkAt, Place, SlotList, Stage, Tile, fused, on_tile};
+use super::{SlotList, Stage, StageChunk, StageOffset, Tile, fused, on_tile};
 use crate::element::{DType, Real};
 use crate::memory::RawSlice;
 use crate::tree::Structure;
@@ -24,27 +24,27 @@ pub(crate) struct Pass<'a, T: Stage> {
     pub(super) run: &'a T::Run,
     pub(super) walk: &'a Walk<'a>,
     /// Properties of every chunk: the pass writes parameters; it may run as one loop.
-    adds: bool,
+    adds_to_params: bool,
     fuses: bool,
 }
 
-pub(crate) fn by_own_loops<T: Stage>(
+pub(crate) fn run_own_loops<T: Stage>(
     transformation: &T,
     (state, run): (&T::State, &T::Run),
     walk: &Walk<'_>,
-    spare: &mut Spare,
+    scratch: &mut TileScratch,
 ) {
-    Pass::of(transformation, (state, run), walk).run(spare);
+    Pass::of(transformation, (state, run), walk).run(scratch);
 }
 
-type AtOnce<P, C> = fn(&P, &Chunk, &mut [f64], &mut Room<C>) -> bool;
-type ByTiles<P, C> = fn(&P, &Chunk, &mut [f64], &mut Room<C>);
+type OneLoopFn<P, C> = fn(&P, &Chunk, &mut [f64], &mut TileBuffers<C>) -> bool;
+type TileLoopFn<P, C> = fn(&P, &Chunk, &mut [f64], &mut TileBuffers<C>);
 
 impl<'a, T: Stage> Pass<'a, T> {
     pub(super) fn of(transformation: &'a T, (state, run): (&'a T::State, &'a T::Run), walk: &'a Walk<'a>) -> Self {
-        let adds = walk.writes_params();
-        let fuses = adds || drops_in_loops::<T>() && T::SHAPE.drops(walk.span.to) && !walk.ends;
-        Pass { transformation, state, run, walk, adds, fuses: T::FUSES && fuses }
+        let adds_to_params = walk.writes_params();
+        let fuses = adds_to_params || drops_in_loops::<T>() && T::SHAPE.drops(walk.range.to) && !walk.ends;
+        Pass { transformation, state, run, walk, adds_to_params, fuses: T::FUSES && fuses }
     }
 }
 
@@ -52,7 +52,7 @@ impl<'a, T: Stage> Pass<'a, T> {
 /// use their members' loops, which exist anyway; not chains with leaf statistics, whose updates would then go through
 /// memory.
 const fn drops_in_loops<T: Stage>() -> bool {
-    T::FUSES && (T::FUSES_ALWAYS || T::SHAPE.looks != 0)
+    T::FUSES && (T::FUSES_ALWAYS || T::SHAPE.reads_updates != 0)
 }
 
 /// Arguments: start and length in the leaf, start in the source, state arrays.
@@ -66,24 +66,24 @@ fn in_steps<C: Real>(
     (source, from, p): (RawSlice, usize, RawSlice),
     (list, stored): (&SlotList<'_>, &dyn Fn(DType) -> bool),
     (converts, reduces): (bool, bool),
-    (simd, room): (SimdLevel, &mut Room<C>),
+    (simd, buffers): (SimdLevel, &mut TileBuffers<C>),
     run: &mut OnStep<'_>,
 ) {
     let step = if reduces { TILE } else { SHORT };
-    let ahead = &mut Prefetch::new(chunk.len >= 2 * step);
+    let prefetcher = &mut Prefetch::new(chunk.len >= 2 * step);
     for done in (0..chunk.len).step_by(step) {
         let (start, from, n) = (chunk.start + done, from + done, step.min(chunk.len - done));
         if !converts {
             run((start, n), from, list.slots());
             continue;
         }
-        if ahead.is_first() {
-            list.read(start, n, ahead);
-            [source.addresses(from, n), p.addresses(start, n)].into_iter().for_each(|memory| ahead.reads(memory));
+        if prefetcher.is_first() {
+            list.read(start, n, prefetcher);
+            [source.addresses(from, n), p.addresses(start, n)].into_iter().for_each(|memory| prefetcher.reads(memory));
         }
-        ahead.prefetch_share();
-        with_list(list, start, n, stored, (simd, room.all()), &mut |slots| run((start, n), from, slots));
-        ahead.go_on(chunk.len - done >= 3 * step);
+        prefetcher.prefetch_share();
+        with_list(list, start, n, stored, (simd, buffers.all()), &mut |slots| run((start, n), from, slots));
+        prefetcher.next_tile(chunk.len - done >= 3 * step);
     }
 }
 
@@ -93,7 +93,7 @@ impl<T: Stage> Pass<'_, T> {
     }
 
     pub(crate) fn number(&self) -> usize {
-        self.walk.span.to
+        self.walk.range.to
     }
 
     /// Returns the number of reductions, and the chunks of each leaf.
@@ -103,51 +103,51 @@ impl<T: Stage> Pass<'_, T> {
 
     /// Returns whether the pass reads stored updates, and whether it stores updates.
     pub(crate) fn reads_and_writes_stored(&self) -> [bool; 2] {
-        [self.walk.shape.starts_from_stored(self.walk.span), self.walk.stores()]
+        [self.walk.shape.starts_from_stored(self.walk.range), self.walk.stores()]
     }
 
     /// Returns the update of one recorded element; the flag is true if it is added to the parameter.
     pub(crate) fn record<C: Real>(&self, leaf: usize, u: C, p: C) -> (C, bool) {
         let (mut u, p) = ([u], [p]);
-        let mut tile = Tile::in_record(leaf, &mut u, &p, self.walk.simd);
-        on_tile(self.transformation, (self.state, self.run), Place::default(), self.walk.span, &mut tile);
-        let adds = self.walk.is_last() && !self.walk.ends && !tile.zero;
-        tile.settle();
-        (u[0], adds)
+        let mut tile = Tile::recorded_element(leaf, &mut u, &p, self.walk.simd);
+        on_tile(self.transformation, (self.state, self.run), StageOffset::default(), self.walk.range, &mut tile);
+        let adds_to_params = self.walk.is_last() && !self.walk.ends && !tile.zero;
+        tile.materialize();
+        (u[0], adds_to_params)
     }
 }
 
 impl<T: Stage> Pass<'_, T> {
-    fn run(&self, spare: &mut Spare) {
-        self.walk.run(&|number, chunk, spare| self.chunk(number, chunk, spare), spare);
+    fn run(&self, scratch: &mut TileScratch) {
+        self.walk.run(&|number, chunk, scratch| self.chunk(number, chunk, scratch), scratch);
     }
 
-    fn chunk(&self, number: usize, chunk: &Chunk, spare: &mut Spare) {
+    fn chunk(&self, number: usize, chunk: &Chunk, scratch: &mut TileScratch) {
         // SAFETY: each chunk has its own sums, and a pass runs each chunk once, in one task.
         let sums = unsafe { self.walk.sums.slice_mut(number * self.walk.shape.sums, self.walk.shape.sums) };
         match chunk.dtype {
-            DType::F64 => self.chunk_in::<f64>(chunk, sums, &mut spare.double),
-            _ => self.chunk_in::<f32>(chunk, sums, &mut spare.single),
+            DType::F64 => self.chunk_in::<f64>(chunk, sums, &mut scratch.double),
+            _ => self.chunk_in::<f32>(chunk, sums, &mut scratch.single),
         }
     }
 
-    fn chunk_in<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], spare: &mut Room<C>) {
+    fn chunk_in<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], scratch: &mut TileBuffers<C>) {
         // Constants of function type instantiate loops only where they can run; see `passes`.
-        let at_once: Option<AtOnce<Self, C>> = const { if T::FUSES { Some(Self::at_once) } else { None } };
+        let run_one_loop: Option<OneLoopFn<Self, C>> = const { if T::FUSES { Some(Self::run_one_loop) } else { None } };
         if self.fuses
-            && let Some(at_once) = at_once
-            && at_once(self, chunk, sums, spare)
+            && let Some(run_one_loop) = run_one_loop
+            && run_one_loop(self, chunk, sums, scratch)
         {
             return;
         }
-        let by_tiles: ByTiles<Self, C> = const { if T::FUSES_ALWAYS { Self::as_chain } else { Self::as_stage } };
-        by_tiles(self, chunk, sums, spare);
+        let by_tiles: TileLoopFn<Self, C> = const { if T::FUSES_ALWAYS { Self::as_chain } else { Self::as_stage } };
+        by_tiles(self, chunk, sums, scratch);
     }
 
     /// Runs a chunk by one loop if it can access the arrays: at once, or by tiles if it reduces or converts. Returns
     /// true if so.
-    fn at_once<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], room: &mut Room<C>) -> bool {
-        let (t, leaf, pass, simd) = (self.transformation, chunk.leaf, self.walk.span.to, self.walk.simd);
+    fn run_one_loop<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], buffers: &mut TileBuffers<C>) -> bool {
+        let (t, leaf, pass, simd) = (self.transformation, chunk.leaf, self.walk.range.to, self.walk.simd);
         let Some((source, from)) = self.walk.dense(chunk) else { return false };
         let (p, stored) = (self.walk.params[leaf].data, |dtype| is_stored::<C>(dtype, simd));
         if !stored(source.dtype()) || !stored(p.dtype()) || !t.fuses_now(self.state, self.run, leaf) {
@@ -163,11 +163,11 @@ impl<T: Stage> Pass<'_, T> {
         let kernel = t.kernel::<C>(self.state, self.run, leaf);
         let drops: Option<fn(usize) -> PassFn<T, C>> =
             const { if drops_in_loops::<T>() { Some(passes::own::<T, C>) } else { None } };
-        let run = match drops.filter(|_| !self.adds) {
+        let run = match drops.filter(|_| !self.adds_to_params) {
             Some(own) => own(pass),
             None => Passes::<T, C>::LAST,
         };
-        let (p, to) = if self.adds { (RawSlice::NOWHERE, p) } else { (p, RawSlice::NOWHERE) };
+        let (p, to) = if self.adds_to_params { (RawSlice::EMPTY, p) } else { (p, RawSlice::EMPTY) };
         let run = &mut |place: (usize, usize), from: usize, slots: &RawSlots| {
             let from = (source, from, source.end_of(from, 0) + DISTANCE);
             // SAFETY: leaves are borrowed for the step, the engine holds the state exclusively, and a pass runs each
@@ -175,37 +175,37 @@ impl<T: Stage> Pass<'_, T> {
             let arrays = unsafe { Arrays::new(place, from, (p, to), slots) };
             let added = run(simd, &kernel, &arrays);
             if const { T::SHAPE.sums > 0 } {
-                fused::add(&T::SHAPE, &added, Place::default(), sums);
+                fused::add(&T::SHAPE, &added, StageOffset::default(), sums);
             }
         };
-        let (converts, reduces) = (!list.is_stored(stored), T::SHAPE.adds_in(pass));
+        let (converts, reduces) = (!list.is_stored(stored), T::SHAPE.reduces_in(pass));
         if !converts && !reduces {
             run((chunk.start, chunk.len), from, list.slots());
         } else {
-            let p = if self.adds { to } else { p };
-            in_steps(chunk, (source, from, p), (&list, &stored), (converts, reduces), (simd, room), run);
+            let p = if self.adds_to_params { to } else { p };
+            in_steps(chunk, (source, from, p), (&list, &stored), (converts, reduces), (simd, buffers), run);
         }
         true
     }
 
-    fn as_chain<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], spare: &mut Room<C>) {
-        let (held, pass) = ((self.state, self.run), self.walk.span.to);
+    fn as_chain<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], scratch: &mut TileBuffers<C>) {
+        let (held, pass) = ((self.state, self.run), self.walk.range.to);
         let chain = &mut |tile: &mut Tile<'_, C>| fused::chain_tile(self.transformation, held, pass, tile);
-        self.walk.tiles(chunk, chain, (sums, spare.all()));
+        self.walk.tiles(chunk, chain, (sums, scratch.all()));
     }
 
     /// Runs a chunk by tiles, each by the loops of the members.
-    fn as_stage<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], spare: &mut Room<C>) {
-        let (place, span) = (Place::default(), self.walk.span);
+    fn as_stage<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], scratch: &mut TileBuffers<C>) {
+        let (place, range) = (StageOffset::default(), self.walk.range);
         let params = &self.walk.params[chunk.leaf];
         let next = match () {
-            () if self.walk.shape.drops(span.to) => Next::Dropped,
-            () if self.adds && params.lies(C::DTYPE) => Next::Added(params.data),
+            () if self.walk.shape.drops(range.to) => Next::Dropped,
+            () if self.adds_to_params && params.is_in_memory_order(C::DTYPE) => Next::Added(params.data),
             () => Next::Read,
         };
-        let at = ChunkAt { place, span, leaf: chunk.leaf, next };
-        self.transformation.in_chunk(self.state, self.run, at, &mut |part| {
-            self.walk.tiles(chunk, part, (&mut *sums, spare.all()));
+        let at = StageChunk { place, range, leaf: chunk.leaf, next };
+        self.transformation.prepare_chunk(self.state, self.run, at, &mut |part| {
+            self.walk.tiles(chunk, part, (&mut *sums, scratch.all()));
         });
     }
 }

@@ -48,7 +48,7 @@ pub struct Plan {
 }
 
 /// The maximum number of buffers that the display names.
-const MOST_SHOWN: usize = 8;
+const MAX_SHOWN: usize = 8;
 
 /// One pass of a [`Plan`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,33 +79,33 @@ impl Plan {
         grads: impl Fn(usize) -> DType,
     ) -> Plan {
         let shape = transformation.shape();
-        let bytes = |span: PassRange| {
+        let bytes = |range: PassRange| {
             let mut pass = PassPlan { source: 0, params: 0, state: 0, stored: 0 };
             for (i, leaf) in structure.leaves().iter().enumerate() {
                 let (n, size) = (leaf.len(), leaf.dtype().size());
-                let last = span.to == shape.barriers;
+                let last = range.to == shape.barriers;
                 let stored = leaf.dtype().compute().size();
-                if shape.needs_updates(span.to) {
-                    pass.source += n * if span.from > 0 { stored } else { grads(i).size() };
+                if shape.needs_updates(range.to) {
+                    pass.source += n * if range.from > 0 { stored } else { grads(i).size() };
                 }
-                pass.params += n * size * if last { 2 } else { usize::from(shape.reads_params_in(span.to)) };
-                pass.state += transformation.state_bytes(state, i, 0, span);
-                pass.stored += if shape.cuts(span.to) { n * stored } else { 0 };
+                pass.params += n * size * if last { 2 } else { usize::from(shape.reads_params_in(range.to)) };
+                pass.state += transformation.state_bytes(state, i, 0, range);
+                pass.stored += if shape.cuts(range.to) { n * stored } else { 0 };
             }
             pass
         };
         let warnings = mistakes(&Viewed { stage: transformation, state, run: None }, structure);
         let stores = (0..shape.barriers).any(|pass| shape.cuts(pass));
-        let looks = (0..shape.barriers).any(|pass| shape.looks_at(pass) && !shape.has_stored(pass));
+        let reads_updates = (0..shape.barriers).any(|pass| shape.reads_updates_at(pass) && !shape.has_stored(pass));
         let kept = |i: usize, leaf: &LeafSpec| {
-            let copies = looks && grads(i) != leaf.dtype().compute();
+            let copies = reads_updates && grads(i) != leaf.dtype().compute();
             leaf.len() * leaf.dtype().compute().size() * (usize::from(stores) + usize::from(copies))
         };
         Plan {
             transformation: transformation.describe(),
-            passes: (0..=shape.barriers).map(|i| bytes(shape.span(i))).collect(),
+            passes: (0..=shape.barriers).map(|i| bytes(shape.range(i))).collect(),
             elements: structure.elements(),
-            between_passes: shape.materializes | shape.looks != 0,
+            between_passes: shape.materializes | shape.reads_updates != 0,
             stored_bytes: structure.leaves().iter().enumerate().map(|(i, leaf)| kept(i, leaf)).sum(),
             state: Schema::of(state, structure).size(),
             warnings,
@@ -141,7 +141,7 @@ impl fmt::Display for Plan {
             writeln!(f, "warning: {warning}")?;
         }
         if !self.buffers.is_empty() {
-            let shown: Vec<_> = self.buffers.iter().take(MOST_SHOWN).map(BufferSpec::to_string).collect();
+            let shown: Vec<_> = self.buffers.iter().take(MAX_SHOWN).map(BufferSpec::to_string).collect();
             let more = self.buffers.len() - shown.len();
             let more = if more > 0 { format!("; and {more} more") } else { String::new() };
             writeln!(f, "not trained: {}{more}", shown.join("; "))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Sums;
 use super::chunks::Chunks;
-use crate::collective::{Collective, arrived};
+use crate::collective::{Collective, wait_checked};
 use crate::error::Result;
 use crate::numeric::order::largest_first;
 use crate::tree::Structure;
@@ -69,16 +69,16 @@ impl Ranks {
 
     /// Returns the chunks per rank and message: 16 MiB of `f32` of all ranks, at most 1 MiB and at least one chunk of
     /// each.
-    fn together(&self) -> usize {
+    fn chunks_per_message(&self) -> usize {
         (256 / self.size()).clamp(1, 16)
     }
 
     pub(crate) fn rounds(&self) -> usize {
-        self.of_rank.iter().map(|numbers| numbers.len().div_ceil(self.together())).max().unwrap_or(0)
+        self.of_rank.iter().map(|numbers| numbers.len().div_ceil(self.chunks_per_message())).max().unwrap_or(0)
     }
 
     pub(super) fn in_round(&self, rank: usize, round: usize) -> &[usize] {
-        self.of_rank[rank].chunks(self.together()).nth(round).unwrap_or_default()
+        self.of_rank[rank].chunks(self.chunks_per_message()).nth(round).unwrap_or_default()
     }
 
     /// Returns a rank's elements of each leaf, in memory order: its chunks are adjacent.
@@ -103,8 +103,8 @@ impl Ranks {
         send.clear();
         send.extend(own.iter().flat_map(|sum| sum.to_le_bytes()));
         let from: Vec<usize> = self.of_rank.iter().map(|numbers| numbers.len() * width * size_of::<f64>()).collect();
-        let travels = self.collective.begin_all_gather(send, received, &from);
-        [self.send, self.received] = arrived(&*self.collective, travels, &from)?;
+        let message_dtype = self.collective.begin_all_gather(send, received, &from);
+        [self.send, self.received] = wait_checked(&*self.collective, message_dtype, &from)?;
         let places = self.of_rank.iter().flatten().flat_map(|number| number * width..(number + 1) * width);
         for (place, sum) in places.zip(self.received.as_chunks::<8>().0) {
             self.values[place] = f64::from_le_bytes(*sum);

@@ -1,8 +1,8 @@
 //! Reductions over leaves and the tree, and inner products.
 
-use super::again::Again;
 use super::chunks::Chunks;
 use super::leaf::is_among;
+use super::repeats::Repeats;
 use super::sum_tile;
 use crate::element::{DType, Real};
 use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
@@ -19,7 +19,7 @@ pub struct Sums<'a> {
     /// Leaves that rest in this step; empty if none may.
     pub(crate) resting: &'a [bool],
     /// Receives requests to repeat reductions; while `Some`, results are not final.
-    pub(crate) again: Option<&'a Again>,
+    pub(crate) repeats: Option<&'a Repeats>,
 }
 
 impl<'a> Sums<'a> {
@@ -66,11 +66,11 @@ impl<'a> Sums<'a> {
 }
 
 /// Products computed before they are added.
-const STRETCH: usize = 512;
+const PRODUCT_BLOCK: usize = 512;
 
 /// Returns the inner product of two arrays in memory order. Products are added in `f64`, in row-major order.
 pub(crate) fn dot<C: Real>(leaf: &LeafSpec, a: &[C], b: &[C]) -> f64 {
-    let mut products = [0.0; STRETCH];
+    let mut products = [0.0; PRODUCT_BLOCK];
     let (mut sum, mut filled) = (0.0, 0);
     let order = dense_strides(leaf.shape());
     for run in Cursor::new(leaf.shape(), &order, leaf.strides(), 0).take(a.len()) {
@@ -78,7 +78,7 @@ pub(crate) fn dot<C: Real>(leaf: &LeafSpec, a: &[C], b: &[C]) -> f64 {
             let at = (run.offset + i as isize * run.stride) as usize;
             products[filled] = a[at].as_f64() * b[at].as_f64();
             filled += 1;
-            if filled == STRETCH {
+            if filled == PRODUCT_BLOCK {
                 sum += sum_tile(&products, |x: f64| x);
                 filled = 0;
             }

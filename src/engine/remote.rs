@@ -35,20 +35,20 @@ pub trait RemoteLeaf {
     /// Returns the square root.
     fn sqrt(&mut self, x: Line) -> Line;
     /// Transposes a row-major array of shape `[a, b, c, d]` to `[a, c, b, d]`.
-    fn turn(&mut self, x: Line, shape: [usize; 4]) -> Line;
+    fn transpose(&mut self, x: Line, shape: [usize; 4]) -> Line;
     /// Multiplies `[n, k]` by `[k, m]`, or by `[m, k]` transposed, for each index of the first axis of `shape`.
     fn product(&mut self, x: Line, y: Line, shape: [usize; 4], transposed: bool) -> Line;
-    /// Returns the inner product of each slice of `stretch` elements.
-    fn dots(&mut self, x: Line, y: Line, len: usize, stretch: usize) -> Line;
+    /// Returns the inner product of each slice of `chunk` elements.
+    fn dots(&mut self, x: Line, y: Line, len: usize, chunk: usize) -> Line;
     /// Repeats each of `len` elements `times` times, one after another.
-    fn spread(&mut self, x: Line, len: usize, times: usize) -> Line;
+    fn repeat(&mut self, x: Line, len: usize, times: usize) -> Line;
     /// Makes the recording fail, with the reason why the work cannot be recorded.
     fn refuse(&mut self, why: &'static str);
 
-    /// `of_x·x + of_y·y`
-    fn mix(&mut self, of_x: f64, x: Line, of_y: f64, y: Line) -> Line {
-        let [of_x, of_y] = [of_x, of_y].map(|of| self.number(of));
-        let (x, y) = (self.mul(of_x, x), self.mul(of_y, y));
+    /// `a·x + b·y`
+    fn axpby(&mut self, a: f64, x: Line, b: f64, y: Line) -> Line {
+        let [a, b] = [a, b].map(|of| self.number(of));
+        let (x, y) = (self.mul(a, x), self.mul(b, y));
         self.add(x, y)
     }
 }

@@ -27,24 +27,24 @@ pub(crate) struct LeafRows {
 }
 
 /// Returns the differences of rows from those that a leaf can have.
-pub(crate) fn misfits(leaf: &LeafSpec, values: &LeafParts, indices: &[usize]) -> Vec<Difference> {
+pub(crate) fn differences(leaf: &LeafSpec, values: &LeafParts, indices: &[usize]) -> Vec<Difference> {
     let (path, [found, shape]) = (|| leaf.path().into(), [&values.shape[..], leaf.shape()]);
     let Some((&rows, columns)) = shape.split_first() else {
         return vec![Difference::Row { path: path(), rows: 0, found: indices.first().copied().unwrap_or(0) }];
     };
-    let mut misfits = Vec::new();
+    let mut differences = Vec::new();
     if found.split_first() != Some((&indices.len(), columns)) {
         let expected = [&[indices.len()], columns].concat();
-        misfits.push(Difference::Rows { path: path(), expected, found: found.into() });
+        differences.push(Difference::Rows { path: path(), expected, found: found.into() });
     }
     if let Some(&found) = indices.iter().find(|index| **index >= rows) {
-        misfits.push(Difference::Row { path: path(), rows, found });
+        differences.push(Difference::Row { path: path(), rows, found });
     }
     if rows > 1 && leaf.len() > 0 && leaf.strides()[0].unsigned_abs() != leaf.len() / rows {
         let expected = dense_strides(shape).to_vec();
-        misfits.push(Difference::MemoryOrder { path: path(), expected, found: leaf.strides().to_vec() });
+        differences.push(Difference::MemoryOrder { path: path(), expected, found: leaf.strides().to_vec() });
     }
-    misfits
+    differences
 }
 
 impl Rows {
@@ -60,7 +60,13 @@ impl Rows {
     }
 
     /// Adds the rows of a leaf, which must fit, and returns their sums.
-    pub(crate) fn take(&mut self, leaf: usize, spec: &LeafSpec, values: &LeafParts, indices: &[usize]) -> TableLeaf {
+    pub(crate) fn add_leaf(
+        &mut self,
+        leaf: usize,
+        spec: &LeafSpec,
+        values: &LeafParts,
+        indices: &[usize],
+    ) -> TableLeaf {
         self.leaves.push(leaf);
         self.of_leaf.resize_with(self.of_leaf.len().max(leaf + 1), LeafRows::default);
         self.order.clear();
@@ -68,14 +74,14 @@ impl Rows {
         // Equal rows stay in order of position.
         self.order.sort_unstable();
         match spec.dtype().compute() {
-            DType::F64 => self.of_leaf[leaf].add_up::<f64>(spec, values, &self.order),
-            _ => self.of_leaf[leaf].add_up::<f32>(spec, values, &self.order),
+            DType::F64 => self.of_leaf[leaf].sum_duplicates::<f64>(spec, values, &self.order),
+            _ => self.of_leaf[leaf].sum_duplicates::<f32>(spec, values, &self.order),
         }
     }
 }
 
 impl LeafRows {
-    fn add_up<C: Real>(&mut self, spec: &LeafSpec, values: &LeafParts, order: &[(usize, usize)]) -> TableLeaf {
+    fn sum_duplicates<C: Real>(&mut self, spec: &LeafSpec, values: &LeafParts, order: &[(usize, usize)]) -> TableLeaf {
         self.columns = spec.len() / spec.shape()[0].max(1);
         self.rows.clear();
         // The first axis has the largest stride in both, so rows have the leaf's memory order.
@@ -88,8 +94,8 @@ impl LeafRows {
         for &(index, place) in order {
             let (done, free) = room.split_at_mut(self.rows.len() * self.columns);
             let row = &mut free[..self.columns];
-            // SAFETY: the values are borrowed from the tree during its walk; `misfits` checked that each index has a
-            // row of them.
+            // SAFETY: the values are borrowed from the tree during its walk; `differences` checked that each index has
+            // a row of them.
             unsafe {
                 read_in_order(&from, &values.shape, spec.strides(), current_simd_level(), place * self.columns, row)
             };

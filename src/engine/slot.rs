@@ -17,7 +17,7 @@ use crate::tree::LeafSpec;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slot {
     name: &'static str,
-    holds: Numbers,
+    kind: ValueKind,
     pub(super) dtype: Option<DType>,
     pub(super) of_leaf: bool,
     pub(super) start: f64,
@@ -26,33 +26,33 @@ pub struct Slot {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Numbers {
+enum ValueKind {
     Exact,
     Signed,
     NotNegative,
 }
 
 impl Slot {
-    const fn new(name: &'static str, holds: Numbers) -> Slot {
-        Slot { name, holds, dtype: None, of_leaf: false, start: 0.0, as_params: false, all_rows: false }
+    const fn new(name: &'static str, kind: ValueKind) -> Slot {
+        Slot { name, kind, dtype: None, of_leaf: false, start: 0.0, as_params: false, all_rows: false }
     }
 
     /// Declares state that must not be quantized: parameter copies, the sources of parameters, accumulators that are
     /// emitted later.
     pub const fn exact(name: &'static str) -> Slot {
-        Slot::new(name, Numbers::Exact)
+        Slot::new(name, ValueKind::Exact)
     }
 
     /// Declares numbers of any sign that may be rounded, such as a running mean of gradients. Small ones may become
     /// zero.
     pub const fn signed(name: &'static str) -> Slot {
-        Slot::new(name, Numbers::Signed)
+        Slot::new(name, ValueKind::Signed)
     }
 
     /// Declares non-negative numbers that may be rounded, such as a running mean of squares. Only zeros become zero,
     /// because updates are divided by them.
     pub const fn not_negative(name: &'static str) -> Slot {
-        Slot::new(name, Numbers::NotNegative)
+        Slot::new(name, ValueKind::NotNegative)
     }
 
     /// Returns this array with an initial value.
@@ -98,41 +98,41 @@ impl Slot {
 
 /// The quantization of state arrays by [`quantized`](crate::quantized()): a format and the leaves that it applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Codes<'a> {
-    code: Code,
+pub struct Quantization<'a> {
+    format: QuantizationFormat,
     min_elements: usize,
     /// Exempt leaves; empty if none.
     except: &'a [bool],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Code {
+enum QuantizationFormat {
     /// Square roots; fourth roots of non-negative arrays.
     Roots,
     Logarithms,
 }
 
-impl<'a> Codes<'a> {
+impl<'a> Quantization<'a> {
     /// Quantizes square roots, and fourth roots of non-negative arrays; all leaves.
-    pub const fn roots() -> Codes<'a> {
-        Codes { code: Code::Roots, min_elements: 0, except: &[] }
+    pub const fn roots() -> Quantization<'a> {
+        Quantization { format: QuantizationFormat::Roots, min_elements: 0, except: &[] }
     }
 
     /// Quantizes logarithms; all leaves.
-    pub const fn logarithms() -> Codes<'a> {
-        Codes { code: Code::Logarithms, ..Codes::roots() }
+    pub const fn logarithms() -> Quantization<'a> {
+        Quantization { format: QuantizationFormat::Logarithms, ..Quantization::roots() }
     }
 
     /// Exempts leaves with fewer than `min_elements` elements.
     #[must_use]
-    pub const fn min_elements(self, min_elements: usize) -> Codes<'a> {
-        Codes { min_elements, ..self }
+    pub const fn min_elements(self, min_elements: usize) -> Quantization<'a> {
+        Quantization { min_elements, ..self }
     }
 
     /// Exempts leaves, by an entry for each leaf.
     #[must_use]
-    pub const fn except(self, except: &'a [bool]) -> Codes<'a> {
-        Codes { except, ..self }
+    pub const fn except(self, except: &'a [bool]) -> Quantization<'a> {
+        Quantization { except, ..self }
     }
 
     /// Returns the 8-bit dtype of a leaf's array; `None` if exempt.
@@ -141,18 +141,18 @@ impl<'a> Codes<'a> {
         if leaf.dtype().compute() != DType::F32 || leaf.len() < self.min_elements || except {
             return None;
         }
-        match (slot.holds, self.code) {
-            (Numbers::Exact, _) => None,
-            (Numbers::Signed, Code::Roots) => Some(DType::Root8),
-            (Numbers::Signed, Code::Logarithms) => Some(DType::Log8),
-            (Numbers::NotNegative, Code::Roots) => Some(DType::FourthRoot8),
-            (Numbers::NotNegative, Code::Logarithms) => Some(DType::UnsignedLog8),
+        match (slot.kind, self.format) {
+            (ValueKind::Exact, _) => None,
+            (ValueKind::Signed, QuantizationFormat::Roots) => Some(DType::Root8),
+            (ValueKind::Signed, QuantizationFormat::Logarithms) => Some(DType::Log8),
+            (ValueKind::NotNegative, QuantizationFormat::Roots) => Some(DType::FourthRoot8),
+            (ValueKind::NotNegative, QuantizationFormat::Logarithms) => Some(DType::UnsignedLog8),
         }
     }
 
     /// Returns this format for a tree of `leaves` leaves; exemptions for another number of leaves are dropped.
     pub(crate) fn of_leaves(self, leaves: usize) -> Self {
-        Codes { except: if self.except.len() == leaves { self.except } else { &[] }, ..self }
+        Quantization { except: if self.except.len() == leaves { self.except } else { &[] }, ..self }
     }
 }
 

@@ -1,28 +1,28 @@
 use core::ops::Range;
 
 use super::expansion::Expansion;
-use super::limits::MOST_SLOTS;
+use super::limits::MAX_SLOTS;
 use super::prefetch::Prefetch;
-use crate::element::{DType, InRecord};
+use crate::element::{DType, RecordedArray};
 use crate::memory::RawSlice;
 use crate::state::Moments;
 
-pub(crate) type RawSlots = [Option<RawSlice>; MOST_SLOTS];
+pub(crate) type RawSlots = [Option<RawSlice>; MAX_SLOTS];
 
 /// A leaf's state arrays, in the order of a fused loop's slots.
 pub struct SlotList<'a> {
     slots: RawSlots,
     /// Ids for recorded values, which have no storage.
-    arrays: [usize; MOST_SLOTS],
+    arrays: [usize; MAX_SLOTS],
     len: usize,
     /// Leaf statistics, and their slots. At most one part of a loop has them.
-    found: Option<(Expansion<'a>, Range<usize>)>,
+    statistics: Option<(Expansion<'a>, Range<usize>)>,
 }
 
 impl<'a> SlotList<'a> {
     #[inline]
     pub(crate) fn new() -> SlotList<'a> {
-        SlotList { slots: [None; MOST_SLOTS], arrays: [0; MOST_SLOTS], len: 0, found: None }
+        SlotList { slots: [None; MAX_SLOTS], arrays: [0; MAX_SLOTS], len: 0, statistics: None }
     }
 
     /// Adds a leaf's array. The caller must own it in a state that the step holds exclusively, and add it once; slices
@@ -37,33 +37,33 @@ impl<'a> SlotList<'a> {
         self.len += 1;
     }
 
-    pub(super) fn push_found(&mut self, found: Expansion<'a>, count: usize) {
-        self.found = Some((found, self.len..self.len + count));
+    pub(super) fn push_statistics(&mut self, statistics: Expansion<'a>, count: usize) {
+        self.statistics = Some((statistics, self.len..self.len + count));
         self.len += count;
     }
 
     /// Returns true if loops access every array directly.
     #[inline]
     pub(super) fn is_stored(&self, is_stored: impl Fn(DType) -> bool) -> bool {
-        self.found.is_none() && self.slots[..self.len].iter().flatten().all(|slot| is_stored(slot.dtype()))
+        self.statistics.is_none() && self.slots[..self.len].iter().flatten().all(|slot| is_stored(slot.dtype()))
     }
 
     pub(super) fn slots(&self) -> &RawSlots {
         &self.slots
     }
 
-    pub(super) fn found(&self) -> Option<&(Expansion<'a>, Range<usize>)> {
-        self.found.as_ref()
+    pub(super) fn statistics(&self) -> Option<&(Expansion<'a>, Range<usize>)> {
+        self.statistics.as_ref()
     }
 
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn in_record(&self) -> [Option<InRecord>; MOST_SLOTS] {
+    pub(super) fn recorded_array(&self) -> [Option<RecordedArray>; MAX_SLOTS] {
         core::array::from_fn(|slot| {
             let (address, raw) = (self.arrays[slot], self.slots[slot]);
-            raw.map(|raw| InRecord { address, dtype: raw.dtype() })
+            raw.map(|raw| RecordedArray { address, dtype: raw.dtype() })
         })
     }
 
@@ -73,7 +73,7 @@ impl<'a> SlotList<'a> {
     }
 
     pub(super) fn is_whole(&self) -> bool {
-        let is_found = |slot: &usize| self.found.as_ref().is_some_and(|(_, slots)| slots.contains(slot));
+        let is_found = |slot: &usize| self.statistics.as_ref().is_some_and(|(_, slots)| slots.contains(slot));
         (0..self.len).all(|slot| self.slots[slot].is_some() || is_found(&slot))
     }
 }

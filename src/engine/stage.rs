@@ -1,10 +1,10 @@
 use core::ops::ControlFlow::{Break, Continue};
 
-use super::chunk_at::{ChunkAt, Then};
-use super::typed::OnView;
+use super::erased::OnView;
+use super::stage_chunk::{StageChunk, Then};
 use super::{
-    AllUses, Contribution, Emission, InitContext, Outcome, PassRange, PassStructure, SlotList, Spare, StepContext,
-    Sums, Transform, Uses, Walk, WholeTree,
+    Contribution, Emission, InitContext, Outcome, PassRange, PassStructure, SlotAccess, SlotAccesses, SlotList,
+    StepContext, Sums, TileScratch, Transform, Walk, WholeTree,
 };
 use crate::element::Real;
 use crate::error::{Error, Result};
@@ -16,7 +16,7 @@ use crate::state::{State, StateWalk};
 /// Custom parts do not implement it: element arithmetic is a [`Rule`](super::Rule), and whole leaves or the whole tree
 /// take a [`WholeTreeTransformation`](crate::part::WholeTreeTransformation). A step calls `check` (may fail, changes
 /// nothing), `begin`, then passes with `barrier` between them, then `finish`. A pass runs `apply` in one loop, or
-/// `in_chunk` by tiles. See `docs/architecture.md`.
+/// `prepare_chunk` by tiles. See `docs/architecture.md`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a gradient transformation",
     label = "not a gradient transformation",
@@ -38,8 +38,8 @@ pub trait Stage: Transform + Clone {
     /// The values computed once per step: scalars, decisions.
     type Run: Send + Sync;
 
-    /// Returns the name of an argument other than numbers and schedules that differs from `made`.
-    fn changed(&self, made: &Self) -> Option<&'static str>;
+    /// Returns the name of an argument other than numbers and schedules that differs from `original`.
+    fn changed(&self, original: &Self) -> Option<&'static str>;
 
     /// Returns the state before the first step.
     ///
@@ -137,14 +137,14 @@ pub trait Stage: Transform + Clone {
     /// The number of state arrays in that loop.
     const SLOTS: usize = 0;
     /// Each pass's accesses to these arrays.
-    const USES: AllUses = Uses::ALWAYS.of_all();
+    const SLOT_ACCESSES: SlotAccesses = SlotAccess::ALWAYS.of_all();
 
-    /// Runs a pass over all leaves, as a whole chain, by [`by_own_loops`](super::by_own_loops). A stage that renames or
-    /// boxes a chain forwards to its loops, from gradients to parameters.
-    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare);
+    /// Runs a pass over all leaves, as a whole chain, by [`run_own_loops`](super::run_own_loops). A stage that renames
+    /// or boxes a chain forwards to its loops, from gradients to parameters.
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, scratch: &mut TileScratch);
 
     /// Looks up what the tiles of a chunk share, and calls `then` with a function of a tile.
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>);
+    fn prepare_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>);
 
     /// Returns true if the fused loop is valid for this leaf and step.
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
@@ -164,21 +164,21 @@ pub trait Stage: Transform + Clone {
     fn apply<C: Real>(
         kernel: &Self::Kernel<C>,
         at: usize,
-        span: PassRange,
+        range: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
         terms: &mut [Contribution<C>],
     ) -> C {
-        let _ = (kernel, at, span, slots, p, terms);
+        let _ = (kernel, at, range, slots, p, terms);
         u
     }
 
     /// Returns the bytes of a leaf's state that a pass reads and writes. `at` counts the barriers before this stage.
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize {
         let mut bytes = 0;
         self.views(state, None, &mut |_, member| {
-            bytes += member.state_bytes(leaf, at, span);
+            bytes += member.state_bytes(leaf, at, range);
             Continue(())
         });
         bytes
@@ -190,21 +190,21 @@ impl StepContext<'_> {
     ///
     /// # Errors
     ///
-    /// Those of `init`; [`can_begin_anew`](Self::can_begin_anew) finds them before the step.
-    fn try_anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> Result<T::State> {
-        if self.elsewhere {
+    /// Those of `init`; [`can_reinitialize`](Self::can_reinitialize) finds them before the step.
+    fn try_reinitialize<T: Stage>(&self, transformation: &T, active: &[bool]) -> Result<T::State> {
+        if self.on_device {
             return Err(Error::unrecordable(&transformation.describe(), "its state restarts from the parameters"));
         }
         self.as_init(active, |at| transformation.init_state(at))
     }
 
-    /// Returns an error if [`anew`](Self::anew) would fail; changes nothing, for [`Stage::check`].
-    pub(crate) fn can_begin_anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> Result<()> {
-        self.try_anew(transformation, active).map(drop)
+    /// Returns an error if [`reinitialize`](Self::reinitialize) would fail; changes nothing, for [`Stage::check`].
+    pub(crate) fn can_reinitialize<T: Stage>(&self, transformation: &T, active: &[bool]) -> Result<()> {
+        self.try_reinitialize(transformation, active).map(drop)
     }
 
-    /// Makes a state as `init` does, after [`can_begin_anew`](Self::can_begin_anew).
-    pub(crate) fn anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> T::State {
-        self.try_anew(transformation, active).expect("`check` has tested the restart")
+    /// Makes a state as `init` does, after [`can_reinitialize`](Self::can_reinitialize).
+    pub(crate) fn reinitialize<T: Stage>(&self, transformation: &T, active: &[bool]) -> T::State {
+        self.try_reinitialize(transformation, active).expect("`check` has tested the restart")
     }
 }

@@ -7,10 +7,10 @@ use core::marker::PhantomData;
 use half::{bf16, f16};
 
 #[cfg(feature = "half")]
-use super::half_blocks::InBlocks;
-use super::limits::{BLOCK, MOST_SLOTS};
+use super::half_blocks::HalfBlocks;
+use super::limits::{BLOCK, MAX_SLOTS};
 use super::prefetch::{prefetch_after, prefetch_beside, prefetch_to_read};
-use super::simd::{Set, SimdLevel};
+use super::simd::{SimdLevel, SimdType};
 use super::slots::RawSlots;
 #[cfg(feature = "half")]
 use crate::element::convert;
@@ -21,7 +21,7 @@ use crate::numeric::half_floats::are_converted;
 use crate::tree::add_update;
 
 /// State arrays in the compute type; unused entries are empty.
-pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
+pub(crate) type Slots<'a, C> = [&'a mut [C]; MAX_SLOTS];
 
 #[inline(always)]
 pub(crate) fn no_slots<'a, C>() -> Slots<'a, C> {
@@ -33,9 +33,9 @@ pub(super) fn is_stored<C: Real>(dtype: DType, simd: SimdLevel) -> bool {
     match dtype {
         dtype if dtype == C::DTYPE => true,
         #[cfg(feature = "half")]
-        DType::Bf16 => in_singles::<C>(),
+        DType::Bf16 => is_single::<C>(),
         #[cfg(feature = "half")]
-        DType::F16 => in_singles::<C>() && are_converted(simd),
+        DType::F16 => is_single::<C>() && are_converted(simd),
         _ => {
             let _ = simd;
             false
@@ -44,7 +44,7 @@ pub(super) fn is_stored<C: Real>(dtype: DType, simd: SimdLevel) -> bool {
 }
 
 /// Returns true if loops in `C` access 16-bit leaves directly.
-pub(super) const fn in_singles<C: Real>() -> bool {
+pub(super) const fn is_single<C: Real>() -> bool {
     cfg!(feature = "half") && matches!(C::DTYPE, DType::F32)
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Arrays<'a> {
     from: RawSlice,
     from_start: usize,
     /// The address to prefetch with the first updates.
-    ahead: usize,
+    prefetch_address: usize,
     p: RawSlice,
     to: RawSlice,
     slots: &'a RawSlots,
@@ -73,19 +73,19 @@ impl<'a> Arrays<'a> {
     /// except that `from` may be `to`: a loop reads a block of all arrays before it writes one.
     pub(super) unsafe fn new(
         (start, len): (usize, usize),
-        (from, from_start, ahead): (RawSlice, usize, usize),
+        (from, from_start, prefetch_address): (RawSlice, usize, usize),
         (p, to): (RawSlice, RawSlice),
         slots: &'a RawSlots,
     ) -> Arrays<'a> {
-        Arrays { len, start, from, from_start, ahead, p, to, slots, lent: PhantomData }
+        Arrays { len, start, from, from_start, prefetch_address, p, to, slots, lent: PhantomData }
     }
 
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn ahead(&self) -> usize {
-        self.ahead
+    pub(super) fn prefetch_address(&self) -> usize {
+        self.prefetch_address
     }
 
     /// Returns true if all arrays have the compute type; in a loop that `adds`, the parameters are `to`.
@@ -130,16 +130,16 @@ pub(super) struct Array<C, const MIXED: bool> {
 }
 
 impl<C: Real, const MIXED: bool> Array<C, MIXED> {
-    pub(super) const NOWHERE: Self = Array { first: core::ptr::null_mut(), dtype: C::DTYPE };
+    pub(super) const NULL: Self = Array { first: core::ptr::null_mut(), dtype: C::DTYPE };
 
     #[inline(always)]
     fn of(raw: &RawSlice, start: usize, len: usize) -> Self {
         let dtype = raw.dtype();
         let first = match dtype {
             #[cfg(feature = "half")]
-            DType::Bf16 if MIXED && in_singles::<C>() => raw.checked::<bf16>(start, len).cast(),
+            DType::Bf16 if MIXED && is_single::<C>() => raw.checked::<bf16>(start, len).cast(),
             #[cfg(feature = "half")]
-            DType::F16 if MIXED && in_singles::<C>() => raw.checked::<f16>(start, len).cast(),
+            DType::F16 if MIXED && is_single::<C>() => raw.checked::<f16>(start, len).cast(),
             _ => raw.checked::<C>(start, len),
         };
         Array { first, dtype }
@@ -162,7 +162,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// The array is one of living [`Arrays`] and has this block, and the CPU has the SIMD level.
     #[inline(always)]
-    pub(super) unsafe fn bring<I: Set, const W: usize>(self, b: usize) -> [C; W] {
+    pub(super) unsafe fn load<I: SimdType, const W: usize>(self, b: usize) -> [C; W] {
         // SAFETY: by the caller's promise.
         unsafe { if self.is_native() { *self.block(b) } else { resized(&self.widen::<I>(&*self.block(b))) } }
     }
@@ -171,9 +171,9 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// # Safety
     ///
-    /// As [`bring`](Array::bring), and the array may be written.
+    /// As [`load`](Array::load), and the array may be written.
     #[inline(always)]
-    pub(super) unsafe fn put<I: Set, const W: usize>(self, b: usize, block: &[C; W]) {
+    pub(super) unsafe fn store<I: SimdType, const W: usize>(self, b: usize, block: &[C; W]) {
         // SAFETY: by the caller's promise.
         unsafe {
             if self.is_native() {
@@ -188,9 +188,9 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// # Safety
     ///
-    /// As [`put`](Array::put).
+    /// As [`store`](Array::store).
     #[inline(always)]
-    pub(super) unsafe fn add<I: Set, const W: usize>(self, b: usize, u: &[C; W]) {
+    pub(super) unsafe fn add<I: SimdType, const W: usize>(self, b: usize, u: &[C; W]) {
         // SAFETY: by the caller's promise.
         unsafe {
             if !self.is_native() {
@@ -209,26 +209,28 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// # Safety
     ///
-    /// As [`bring`](Array::bring), for element `i`.
+    /// As [`load`](Array::load), for element `i`.
     #[inline(always)]
-    pub(super) unsafe fn get<I: Set>(self, i: usize) -> C {
+    pub(super) unsafe fn get<I: SimdType>(self, i: usize) -> C {
         // SAFETY: by the caller's promise.
-        unsafe { if self.is_native() { *self.first.add(i) } else { self.widen::<I>(&before_zeros(*self.short(i)))[0] } }
+        unsafe {
+            if self.is_native() { *self.first.add(i) } else { self.widen::<I>(&before_zeros(*self.half_ptr(i)))[0] }
+        }
     }
 
     /// Stores an element, rounded to nearest.
     ///
     /// # Safety
     ///
-    /// As [`put`](Array::put), for element `i`.
+    /// As [`store`](Array::store), for element `i`.
     #[inline(always)]
-    pub(super) unsafe fn set<I: Set>(self, i: usize, x: C) {
+    pub(super) unsafe fn set<I: SimdType>(self, i: usize, x: C) {
         // SAFETY: by the caller's promise.
         unsafe {
             if self.is_native() {
                 *self.first.add(i) = x;
             } else {
-                *self.short(i) = self.narrow::<I>(&before_zeros(x))[0];
+                *self.half_ptr(i) = self.narrow::<I>(&before_zeros(x))[0];
             }
         }
     }
@@ -239,13 +241,13 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// As [`set`](Array::set).
     #[inline(always)]
-    pub(super) unsafe fn add_one<I: Set>(self, i: usize, u: C) {
+    pub(super) unsafe fn add_one<I: SimdType>(self, i: usize, u: C) {
         // SAFETY: by the caller's promise.
         unsafe {
             if self.is_native() {
                 *self.first.add(i) = add_update(*self.first.add(i), u);
             } else {
-                *self.short(i) = self.add_rounded::<I>(before_zeros(*self.short(i)), &before_zeros(u))[0];
+                *self.half_ptr(i) = self.add_rounded::<I>(before_zeros(*self.half_ptr(i)), &before_zeros(u))[0];
             }
         }
     }
@@ -256,7 +258,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// The array has this element, of 16 bits.
     #[inline(always)]
-    unsafe fn short(self, i: usize) -> *mut u16 {
+    unsafe fn half_ptr(self, i: usize) -> *mut u16 {
         // SAFETY: by the caller's promise.
         unsafe { self.first.cast::<u16>().add(i) }
     }
@@ -267,14 +269,14 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// The CPU has the SIMD level; the array has 16-bit elements.
     #[inline(always)]
-    unsafe fn widen<I: Set>(self, bits: &[u16; BLOCK]) -> [C; BLOCK] {
+    unsafe fn widen<I: SimdType>(self, bits: &[u16; BLOCK]) -> [C; BLOCK] {
         match self.dtype {
             #[cfg(feature = "half")]
             // SAFETY: by the caller's promise.
-            DType::F16 if const { are_converted(I::SIMD) } => of_singles(unsafe { f16::widen_block::<I>(bits) }),
+            DType::F16 if const { are_converted(I::SIMD) } => from_single(unsafe { f16::widen_block::<I>(bits) }),
             #[cfg(feature = "half")]
             // SAFETY: as above.
-            _ => of_singles(unsafe { bf16::widen_block::<I>(bits) }),
+            _ => from_single(unsafe { bf16::widen_block::<I>(bits) }),
             #[cfg(not(feature = "half"))]
             dtype => no_loop(dtype, bits),
         }
@@ -287,17 +289,17 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// As [`widen`](Array::widen).
     #[inline(always)]
-    unsafe fn narrow<I: Set>(self, block: &[C; BLOCK]) -> [u16; BLOCK] {
+    unsafe fn narrow<I: SimdType>(self, block: &[C; BLOCK]) -> [u16; BLOCK] {
         let mut bits = [0; BLOCK];
         match self.dtype {
             #[cfg(feature = "half")]
             // SAFETY: by the caller's promise.
             DType::F16 if const { are_converted(I::SIMD) } => unsafe {
-                f16::narrow_block::<I>(&to_singles(block), &mut bits);
+                f16::narrow_block::<I>(&to_single(block), &mut bits);
             },
             #[cfg(feature = "half")]
             // SAFETY: as above.
-            _ => unsafe { bf16::narrow_block::<I>(&to_singles(block), &mut bits) },
+            _ => unsafe { bf16::narrow_block::<I>(&to_single(block), &mut bits) },
             #[cfg(not(feature = "half"))]
             dtype => no_loop(dtype, (block, &mut bits)),
         }
@@ -310,14 +312,14 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// As [`widen`](Array::widen).
     #[inline(always)]
-    unsafe fn add_rounded<I: Set>(self, mut bits: [u16; BLOCK], u: &[C; BLOCK]) -> [u16; BLOCK] {
+    unsafe fn add_rounded<I: SimdType>(self, mut bits: [u16; BLOCK], u: &[C; BLOCK]) -> [u16; BLOCK] {
         match self.dtype {
             #[cfg(feature = "half")]
             // SAFETY: by the caller's promise.
-            DType::F16 if const { are_converted(I::SIMD) } => unsafe { f16::add_block::<I>(to_singles(u), &mut bits) },
+            DType::F16 if const { are_converted(I::SIMD) } => unsafe { f16::add_block::<I>(to_single(u), &mut bits) },
             #[cfg(feature = "half")]
             // SAFETY: as above.
-            _ => unsafe { bf16::add_block::<I>(to_singles(u), &mut bits) },
+            _ => unsafe { bf16::add_block::<I>(to_single(u), &mut bits) },
             #[cfg(not(feature = "half"))]
             dtype => no_loop(dtype, (u, &mut bits)),
         }
@@ -333,7 +335,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// # Safety
     ///
-    /// As [`bring`](Array::bring).
+    /// As [`load`](Array::load).
     #[inline(always)]
     pub(super) unsafe fn prefetch_after<const W: usize>(self, b: usize, only_reads: bool) {
         // SAFETY: by the caller's promise.
@@ -351,7 +353,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// # Safety
     ///
-    /// As [`bring`](Array::bring).
+    /// As [`load`](Array::load).
     #[inline(always)]
     pub(super) unsafe fn prefetch_at<const W: usize>(self, b: usize, address: usize) {
         // SAFETY: by the caller's promise.
@@ -377,7 +379,7 @@ fn resized<C: Real, const FROM: usize, const TO: usize>(block: &[C; FROM]) -> [C
 
 #[cfg(feature = "half")]
 #[inline(always)]
-fn of_singles<C: Real>(singles: [f32; BLOCK]) -> [C; BLOCK] {
+fn from_single<C: Real>(singles: [f32; BLOCK]) -> [C; BLOCK] {
     let mut block = [C::zero(); BLOCK];
     for i in 0..BLOCK {
         block[i] = convert(singles[i]);
@@ -387,7 +389,7 @@ fn of_singles<C: Real>(singles: [f32; BLOCK]) -> [C; BLOCK] {
 
 #[cfg(feature = "half")]
 #[inline(always)]
-fn to_singles<C: Real>(block: &[C; BLOCK]) -> [f32; BLOCK] {
+fn to_single<C: Real>(block: &[C; BLOCK]) -> [f32; BLOCK] {
     let mut singles = [0.0; BLOCK];
     for i in 0..BLOCK {
         singles[i] = convert(block[i]);

@@ -57,8 +57,8 @@ words!(WarningKind {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
     /// The factor of the direction: 1, -1, or 0 for no update.
-    turn: Option<f64>,
-    own_size: bool,
+    sign: Option<f64>,
+    scale_invariant: bool,
     limits: bool,
     decay: f64,
     rate: bool,
@@ -67,45 +67,45 @@ pub struct Effect {
     /// True if a schedule factor is 0 in the first step.
     starts_at_zero: bool,
     /// True if updates are multiplied by a number other than ±1.
-    resizes: bool,
+    rescales: bool,
     /// True for a factor that is not a learning rate.
     factor: bool,
     /// True for a mean of past updates.
     momentum: bool,
     /// True if the step length is final: the loss was evaluated at its end.
-    settles: bool,
+    has_final_length: bool,
 }
 
 impl Effect {
     /// An unknown effect, for which `plan` has no warnings.
     pub const UNKNOWN: Effect = Effect {
-        turn: None,
-        own_size: false,
+        sign: None,
+        scale_invariant: false,
         limits: false,
         decay: 0.0,
         rate: false,
         negative: None,
         starts_at_zero: false,
-        resizes: false,
+        rescales: false,
         factor: false,
         momentum: false,
-        settles: false,
+        has_final_length: false,
     };
     /// Updates keep their direction, along the gradient or against it.
-    pub const ALONG: Effect = Effect { turn: Some(1.0), ..Effect::UNKNOWN };
+    pub const SAME_DIRECTION: Effect = Effect { sign: Some(1.0), ..Effect::UNKNOWN };
     /// Updates are reversed.
-    pub const AGAINST: Effect = Effect { turn: Some(-1.0), ..Effect::UNKNOWN };
+    pub const REVERSED: Effect = Effect { sign: Some(-1.0), ..Effect::UNKNOWN };
     /// Updates are zero.
-    pub const ZERO: Effect = Effect { turn: Some(0.0), ..Effect::UNKNOWN };
+    pub const ZERO: Effect = Effect { sign: Some(0.0), ..Effect::UNKNOWN };
     /// The size of updates is independent of that of the gradients, so that gradients must be limited before this part.
-    pub const OWN_SIZE: Effect = Effect { own_size: true, ..Effect::ALONG };
-    /// As [`OWN_SIZE`](Self::OWN_SIZE), and updates are reversed: a whole optimizer.
-    pub const STEP: Effect = Effect { own_size: true, ..Effect::AGAINST };
+    pub const SCALE_INVARIANT: Effect = Effect { scale_invariant: true, ..Effect::SAME_DIRECTION };
+    /// As [`SCALE_INVARIANT`](Self::SCALE_INVARIANT), and updates are reversed: a whole optimizer.
+    pub const STEP: Effect = Effect { scale_invariant: true, ..Effect::REVERSED };
     /// A limit on the size of gradients, such as [`clip`](crate::transform::clip()).
     ///
     /// [`plan`](crate::GradientTransformation::plan) warns of a limit on rescaled gradients: behind a part with
-    /// [`OWN_SIZE`](Self::OWN_SIZE), behind a line search ([`SETTLED`](Self::SETTLED)), and before `multi_steps` or
-    /// `dynamic_loss_scale`.
+    /// [`SCALE_INVARIANT`](Self::SCALE_INVARIANT), behind a line search ([`FINAL_LENGTH`](Self::FINAL_LENGTH)), and
+    /// before `multi_steps` or `dynamic_loss_scale`.
     ///
     /// ```
     /// use gradchain::WarningKind;
@@ -113,7 +113,7 @@ impl Effect {
     /// use gradchain::prelude::*;
     /// use gradchain::transform::zero_nans;
     ///
-    /// assert_eq!((clip(1.0).effect(), zero_nans().effect()), (Effect::LIMITS, Effect::ALONG));
+    /// assert_eq!((clip(1.0).effect(), zero_nans().effect()), (Effect::LIMITS, Effect::SAME_DIRECTION));
     /// let params = vec![0.0_f32; 8];
     /// let warnings = chain((adam(0.1), clip(1.0))).plan(&params)?.warnings;
     /// assert_eq!(warnings[0].kind, WarningKind::ClipAfterAdaptive);
@@ -123,19 +123,19 @@ impl Effect {
     /// assert!(chain((adam(0.1), zero_nans())).plan(&params)?.warnings.is_empty());
     /// # Ok::<(), gradchain::Error>(())
     /// ```
-    pub const LIMITS: Effect = Effect { limits: true, ..Effect::ALONG };
+    pub const LIMITS: Effect = Effect { limits: true, ..Effect::SAME_DIRECTION };
 
     /// The length of the step is final: the loss was evaluated at its end.
-    pub const SETTLED: Effect = Effect { settles: true, ..Effect::ALONG };
+    pub const FINAL_LENGTH: Effect = Effect { has_final_length: true, ..Effect::SAME_DIRECTION };
 
     /// Returns the effect of a factor, which may be negative. Of a schedule, only its value at step 0 counts.
     pub fn times(factor: &Hyperparam) -> Effect {
         match factor {
             Hyperparam::Number(factor) if !factor.is_nan() => {
-                let turn = if *factor == 0.0 { 0.0 } else { factor.signum() };
-                Effect { turn: Some(turn), resizes: factor.abs() != 1.0, factor: true, ..Effect::UNKNOWN }
+                let sign = if *factor == 0.0 { 0.0 } else { factor.signum() };
+                Effect { sign: Some(sign), rescales: factor.abs() != 1.0, factor: true, ..Effect::UNKNOWN }
             }
-            _ => Effect { resizes: true, factor: true, starts_at_zero: factor.at(0) == 0.0, ..Effect::UNKNOWN },
+            _ => Effect { rescales: true, factor: true, starts_at_zero: factor.at(0) == 0.0, ..Effect::UNKNOWN },
         }
     }
 
@@ -143,11 +143,11 @@ impl Effect {
     pub fn at_rate(self, rate: &Hyperparam) -> Effect {
         let by = Effect::times(rate);
         let negative = if let Hyperparam::Number(rate) = rate { Some(*rate).filter(|rate| *rate < 0.0) } else { None };
-        let turn = match (self.turn, by.turn) {
-            (Some(turn), Some(sign)) if !rate.is_scheduled() => Some(turn * sign),
-            _ => self.turn,
+        let sign = match (self.sign, by.sign) {
+            (Some(sign), Some(factor)) if !rate.is_scheduled() => Some(sign * factor),
+            _ => self.sign,
         };
-        Effect { turn, negative, rate: true, resizes: by.resizes, starts_at_zero: by.starts_at_zero, ..self }
+        Effect { sign, negative, rate: true, rescales: by.rescales, starts_at_zero: by.starts_at_zero, ..self }
     }
 
     pub(super) fn negative_rate(&self) -> Option<f64> {
@@ -160,7 +160,7 @@ impl Effect {
 
     /// Returns true if a factor other than a learning rate reverses updates.
     pub(super) fn is_reversal(&self) -> bool {
-        self.factor && self.turn == Some(-1.0)
+        self.factor && self.sign == Some(-1.0)
     }
 
     /// Returns this effect, with a mean of past updates that has this decay.
@@ -176,9 +176,9 @@ impl Effect {
 }
 
 /// Each leaf's direction, where known: 1, -1 or 0.
-pub(super) type Turns = Vec<Option<f64>>;
+pub(super) type Directions = Vec<Option<f64>>;
 
-pub(super) fn turned(first: &Turns, then: &Turns) -> Turns {
+pub(super) fn compose(first: &Directions, then: &Directions) -> Directions {
     first.iter().zip(then).map(|(first, then)| Some((*first)? * (*then)?)).collect()
 }
 
@@ -230,56 +230,59 @@ impl Summary {
     }
 
     /// Returns the factor of the direction, if known.
-    pub(crate) fn turn(&self) -> Option<f64> {
+    pub(crate) fn sign(&self) -> Option<f64> {
         match self {
-            Summary::Part { effect, .. } => effect.turn,
+            Summary::Part { effect, .. } => effect.sign,
             Summary::Chain(members) | Summary::NamedChain(members) => {
-                members.iter().try_fold(1.0, |turn, member| Some(turn * member.turn()?))
+                members.iter().try_fold(1.0, |sign, member| Some(sign * member.sign()?))
             }
-            Summary::Optimizer { chain, .. } => chain.turn(),
+            Summary::Optimizer { chain, .. } => chain.sign(),
             // A mask passes other leaves unmodified, so later parts decide.
             Summary::Around { inner, mask: Some(mask), zero: false, .. } if !mask.is_all() => {
-                inner.turn().filter(|turn| *turn > 0.0)
+                inner.sign().filter(|sign| *sign > 0.0)
             }
-            Summary::Around { inner, .. } => inner.turn(),
+            Summary::Around { inner, .. } => inner.sign(),
             Summary::Allowed { kinds, .. } if kinds.contains(&WarningKind::Climbs) => None,
-            Summary::Allowed { inner, .. } => inner.turn(),
+            Summary::Allowed { inner, .. } => inner.sign(),
             // The directions of all groups must be known; one that increases the loss suffices.
             Summary::Partition { groups, .. } => {
-                let turns = groups.iter().map(Summary::turn).collect::<Option<Vec<_>>>()?;
-                Some(if turns.iter().any(|turn| *turn > 0.0) { 1.0 } else { -1.0 })
+                let directions = groups.iter().map(Summary::sign).collect::<Option<Vec<_>>>()?;
+                Some(if directions.iter().any(|sign| *sign > 0.0) { 1.0 } else { -1.0 })
             }
         }
     }
 
     /// Returns each leaf's direction. Outside a mask updates are unmodified or zero.
-    pub(super) fn turns(&self, structure: &Structure) -> Turns {
+    pub(super) fn directions(&self, structure: &Structure) -> Directions {
         let unknown = || vec![None; structure.len()];
         match self {
-            Summary::Part { effect, .. } => vec![effect.turn; structure.len()],
+            Summary::Part { effect, .. } => vec![effect.sign; structure.len()],
             Summary::Chain(members) | Summary::NamedChain(members) => {
                 let along = vec![Some(1.0); structure.len()];
-                members.iter().fold(along, |turns, member| turned(&turns, &member.turns(structure)))
+                members.iter().fold(along, |directions, member| compose(&directions, &member.directions(structure)))
             }
-            Summary::Optimizer { chain, .. } => chain.turns(structure),
-            Summary::Around { inner, mask: None, .. } => inner.turns(structure),
+            Summary::Optimizer { chain, .. } => chain.directions(structure),
+            Summary::Around { inner, mask: None, .. } => inner.directions(structure),
             Summary::Allowed { kinds, .. } if kinds.contains(&WarningKind::Climbs) => unknown(),
-            Summary::Allowed { inner, .. } => inner.turns(structure),
+            Summary::Allowed { inner, .. } => inner.directions(structure),
             Summary::Around { inner, mask: Some(mask), zero, .. } => {
                 let Ok(on) = mask.resolve(structure, "mask") else { return unknown() };
                 let outside = Some(if *zero { 0.0 } else { 1.0 });
-                on.into_iter().zip(inner.turns(structure)).map(|(on, turn)| if on { turn } else { outside }).collect()
+                on.into_iter()
+                    .zip(inner.directions(structure))
+                    .map(|(on, sign)| if on { sign } else { outside })
+                    .collect()
             }
             Summary::Partition { groups, labels, names } => {
                 let Some(labelled) = labelled(labels, names, structure) else { return unknown() };
-                let of_groups: Vec<Turns> = groups.iter().map(|group| group.turns(structure)).collect();
+                let of_groups: Vec<Directions> = groups.iter().map(|group| group.directions(structure)).collect();
                 labelled.into_iter().enumerate().map(|(leaf, group)| of_groups[group][leaf]).collect()
             }
         }
     }
 
     pub(super) fn any(&self, does: &dyn Fn(&Effect) -> bool) -> bool {
-        let any = |outlines: &[Summary]| outlines.iter().any(|outline| outline.any(does));
+        let any = |outlines: &[Summary]| outlines.iter().any(|summary| summary.any(does));
         match self {
             Summary::Part { effect, .. } => does(effect),
             Summary::Chain(members) | Summary::NamedChain(members) => any(members),
@@ -289,17 +292,17 @@ impl Summary {
         }
     }
 
-    pub(super) fn has_own_size(&self) -> bool {
-        self.any(&|effect| effect.own_size)
+    pub(super) fn is_scale_invariant(&self) -> bool {
+        self.any(&|effect| effect.scale_invariant)
     }
 
     /// Returns true if it rescales updates, so that the step length is not final.
-    pub(super) fn resizes(&self) -> bool {
-        self.any(&|effect| effect.resizes || effect.own_size || effect.limits)
+    pub(super) fn rescales(&self) -> bool {
+        self.any(&|effect| effect.rescales || effect.scale_invariant || effect.limits)
     }
 
-    pub(super) fn settles(&self) -> bool {
-        self.any(&|effect| effect.settles)
+    pub(super) fn has_final_length(&self) -> bool {
+        self.any(&|effect| effect.has_final_length)
     }
 
     pub(super) fn has_momentum(&self) -> bool {
@@ -315,14 +318,14 @@ impl Summary {
         let none = || vec![0; structure.len()];
         match self {
             Summary::Part { effect, .. } => {
-                let descends = (effect.rate || effect.own_size) && effect.turn == Some(-1.0);
+                let descends = (effect.rate || effect.scale_invariant) && effect.sign == Some(-1.0);
                 vec![descends.into(); structure.len()]
             }
             Summary::Chain(members) | Summary::NamedChain(members) => members.iter().fold(none(), |sum, member| {
                 sum.iter().zip(member.descents(structure)).map(|(sum, times)| sum + times).collect()
             }),
             Summary::Optimizer { chain, .. } => {
-                chain.turns(structure).iter().map(|turn| (*turn == Some(-1.0)).into()).collect()
+                chain.directions(structure).iter().map(|sign| (*sign == Some(-1.0)).into()).collect()
             }
             Summary::Around { inner, mask: None, .. } => inner.descents(structure),
             Summary::Around { inner, mask: Some(mask), .. } => match mask.resolve(structure, "mask") {

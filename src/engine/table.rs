@@ -1,7 +1,7 @@
 //! Collects the leaves of a step's trees and checks that they match the state.
 
 use super::leaf::{Table, TableLeaf};
-use super::rows::{Rows, misfits};
+use super::rows::{Rows, differences};
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::tree::{Difference, LeafParts, LeafSpec, Structure, Tree, TreeMut, Walk, WalkMut};
@@ -66,7 +66,7 @@ impl<'s> Check<'s> {
 
     fn leaf(&mut self, table: &mut Table, path: &str, parts: &LeafParts) {
         if self.absent.is_some() {
-            self.come_to(table, path);
+            self.mark_missing_before(table, path);
         }
         let Some(spec) = self.structure.leaves().get(table.len()) else {
             self.same = false;
@@ -74,49 +74,49 @@ impl<'s> Check<'s> {
         };
         let (ours, theirs) = (spec.dtype(), parts.data.dtype());
         self.same &= same_path(spec.path(), path) && (ours == theirs || (self.fits)(ours, theirs));
-        table.push(TableLeaf::NOWHERE);
+        table.push(TableLeaf::EMPTY);
         // In place, because a move would copy the inline array of strides.
         if let Some(leaf) = table.last_mut() {
             leaf.data = parts.data;
         }
         // Most leaves have the state's strides.
         if !same_axes((spec.shape(), spec.strides()), (&parts.shape, &parts.strides)) {
-            self.other_axes(table, spec, parts);
+            self.record_other_axes(table, spec, parts);
         }
     }
 
     /// Records the last leaf if it has another shape or other strides than the state's.
-    fn other_axes(&mut self, table: &mut Table, spec: &LeafSpec, parts: &LeafParts) {
+    fn record_other_axes(&mut self, table: &mut Table, spec: &LeafSpec, parts: &LeafParts) {
         self.same &= spec.shape() == &*parts.shape;
         if self.same
             && let Some(leaf) = table.last_mut()
         {
-            leaf.lies_by(parts.strides_unless(spec.strides()));
+            leaf.set_strided(parts.strides_unless(spec.strides()));
         }
     }
 
     fn rows(&mut self, table: &mut Table, path: &str, parts: &LeafParts, indices: &[usize], rows: &mut Rows) {
         if self.absent.is_some() {
-            self.come_to(table, path);
+            self.mark_missing_before(table, path);
         }
         let spec = self.structure.leaves().get(table.len());
         let fits = |spec: &&LeafSpec| {
             let dtype = (self.fits)(spec.dtype(), parts.data.dtype());
-            spec.path() == path && dtype && misfits(spec, parts, indices).is_empty()
+            spec.path() == path && dtype && differences(spec, parts, indices).is_empty()
         };
         match spec.filter(fits) {
-            Some(spec) => table.push(rows.take(table.len(), spec, parts, indices)),
+            Some(spec) => table.push(rows.add_leaf(table.len(), spec, parts, indices)),
             None => self.same = false,
         }
     }
 
     /// Marks leaves before `path` as missing, if they may be.
-    fn come_to(&mut self, table: &mut Table, path: &str) {
+    fn mark_missing_before(&mut self, table: &mut Table, path: &str) {
         let ahead = &self.structure.leaves()[table.len()..];
-        self.lacks(table, ahead.iter().position(|spec| spec.path() == path).unwrap_or(0));
+        self.mark_missing(table, ahead.iter().position(|spec| spec.path() == path).unwrap_or(0));
     }
 
-    fn lacks(&mut self, table: &mut Table, leaves: usize) {
+    fn mark_missing(&mut self, table: &mut Table, leaves: usize) {
         let Some(absent) = self.absent.as_deref_mut().filter(|_| leaves > 0) else { return };
         absent.resize(self.structure.len(), false);
         for spec in &self.structure.leaves()[table.len()..][..leaves] {
@@ -125,27 +125,27 @@ impl<'s> Check<'s> {
         }
     }
 
-    fn done<T: Tree + ?Sized>(mut self, table: &mut Table, tree: &T) -> Result<()> {
+    fn finish<T: Tree + ?Sized>(mut self, table: &mut Table, tree: &T) -> Result<()> {
         if self.absent.is_some() {
-            self.lacks(table, self.structure.len() - table.len());
+            self.mark_missing(table, self.structure.len() - table.len());
         }
         if self.same && table.len() == self.structure.len() {
             Ok(())
         } else {
-            Err(self.misfit(&|walk| tree.walk(walk)))
+            Err(self.mismatch_report(&|walk| tree.walk(walk)))
         }
     }
 
     /// Describes the differences of a tree. Its walk is a trait object, so that this is compiled once.
     #[cold]
-    fn misfit<'a>(&self, tree: &dyn Fn(&mut Walk<'a, '_>)) -> Error {
+    fn mismatch_report<'a>(&self, tree: &dyn Fn(&mut Walk<'a, '_>)) -> Error {
         let (mut leaves, mut of_rows) = (Vec::new(), Vec::new());
         tree(&mut Walk::of_rows(&mut String::new(), &mut |path, leaf| {
             let whole = self.structure.index_of(path).map(|leaf| &self.structure.leaves()[leaf]);
             leaves.push(match (leaf.rows, whole) {
                 // Matching rows stand for their leaf; `of_rows` collects differences.
                 (Some(indices), Some(whole)) => {
-                    of_rows.extend(misfits(whole, &leaf.parts, indices));
+                    of_rows.extend(differences(whole, &leaf.parts, indices));
                     whole.standing_for(leaf.dtype(), Some(whole.shape().into()))
                 }
                 _ => LeafSpec::with_strides(path, leaf.dtype(), leaf.shape(), &leaf.parts.strides),
@@ -166,8 +166,8 @@ impl<'s> Check<'s> {
             }
         }
         let mut what = format!("the {} do not fit the parameters that the state was made for", self.what);
-        let lacks = |difference: &Difference| matches!(difference, Difference::Missing { .. });
-        if self.what == GRADIENTS && differences.iter().all(lacks) {
+        let mark_missing = |difference: &Difference| matches!(difference, Difference::Missing { .. });
+        if self.what == GRADIENTS && differences.iter().all(mark_missing) {
             if found.is_empty() {
                 what += NO_LEAVES;
             }
@@ -238,7 +238,7 @@ pub(crate) fn grads_or_rows<G: Tree + ?Sized>(
         Some(indices) => check.rows(table, path, &leaf.parts, indices, rows),
         None => check.leaf(table, path, &leaf.parts),
     }));
-    check.done(table, tree)
+    check.finish(table, tree)
 }
 
 /// Returns true if the compute type represents the gradients exactly.
@@ -249,13 +249,13 @@ fn exact(ours: DType, theirs: DType) -> bool {
 fn write<T: TreeMut + ?Sized>(tree: &mut T, table: &mut Table, path: &mut String, mut check: Check<'_>) -> Result<()> {
     table.clear();
     tree.walk_mut(&mut WalkMut::new(path, &mut |path, leaf| check.leaf(table, path, &leaf.parts)));
-    check.done(table, tree)
+    check.finish(table, tree)
 }
 
 fn read<T: Tree + ?Sized>(tree: &T, table: &mut Table, path: &mut String, mut check: Check<'_>) -> Result<()> {
     table.clear();
     tree.walk(&mut Walk::new(path, &mut |path, leaf| check.leaf(table, path, &leaf.parts)));
-    check.done(table, tree)
+    check.finish(table, tree)
 }
 
 #[cfg(test)]

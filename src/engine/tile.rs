@@ -1,10 +1,10 @@
 use core::ops::Range;
 
-use super::limits::MOST_SLOTS;
+use super::limits::MAX_SLOTS;
 use super::prefetch::Prefetch;
 use super::simd::SimdLevel;
 use super::slots::SlotList;
-use crate::element::{Contribution, InRecord, Real};
+use crate::element::{Contribution, Real, RecordedArray};
 
 /// Elements of a tile: with its state, it fits in L1.
 pub(crate) const TILE: usize = 1024;
@@ -18,25 +18,25 @@ pub(super) const STEP: usize = TILE + 80;
 
 /// Scratch buffers for a tile's updates, parameters and state, converted to the compute type.
 #[derive(Default)]
-pub struct Spare {
-    pub(crate) single: Room<f32>,
-    pub(crate) double: Room<f64>,
+pub struct TileScratch {
+    pub(crate) single: TileBuffers<f32>,
+    pub(crate) double: TileBuffers<f64>,
 }
 
 /// Tile buffers, allocated on demand: clearing them can cost as much as a chunk's loop.
-pub(crate) struct Room<C>(Option<Lines<C>>);
+pub(crate) struct TileBuffers<C>(Option<Lines<C>>);
 
 /// Aligned to a cache line: no vector load spans two.
 #[repr(align(64))]
-struct Lines<C>([C; STEP * (MOST_SLOTS + 3)]);
+struct Lines<C>([C; STEP * (MAX_SLOTS + 3)]);
 
-impl<C> Default for Room<C> {
+impl<C> Default for TileBuffers<C> {
     fn default() -> Self {
-        Room(None)
+        TileBuffers(None)
     }
 }
 
-impl<C: Real> Room<C> {
+impl<C: Real> TileBuffers<C> {
     #[inline]
     pub(crate) fn all(&mut self) -> &mut [C] {
         if self.0.is_none() {
@@ -71,21 +71,36 @@ pub struct Tile<'t, C> {
     /// True if all updates are zero, whatever `u` holds.
     pub(crate) zero: bool,
     pub(crate) added: bool,
-    pub(crate) spare: &'t mut [C],
-    pub(crate) coming: usize,
-    pub(crate) ahead: Option<&'t mut Prefetch>,
+    pub(crate) scratch: &'t mut [C],
+    pub(crate) prefetch_address: usize,
+    pub(crate) prefetcher: Option<&'t mut Prefetch>,
     pub(crate) simd: SimdLevel,
 }
 
 /// Computes an element's update, from its state and update, and its contributions.
-pub(crate) type DoesTo<'a, C> = &'a dyn Fn(&mut [C], C, &mut [Contribution<C>]) -> C;
+pub(crate) type ElementUpdateFn<'a, C> = &'a dyn Fn(&mut [C], C, &mut [Contribution<C>]) -> C;
 
 impl<'t, C: Real> Tile<'t, C> {
     /// Returns a tile of one recorded element.
-    pub(crate) fn in_record(leaf: usize, u: &'t mut [C], p: &'t [C], simd: SimdLevel) -> Tile<'t, C> {
-        let (other, sums, spare): (&mut [C], &mut [f64], &mut [C]) = Default::default();
-        let (swapped, zero, added, ahead) = (false, false, false, None);
-        Tile { leaf, start: 0, source: None, u, other, swapped, p, sums, zero, added, spare, coming: 0, ahead, simd }
+    pub(crate) fn recorded_element(leaf: usize, u: &'t mut [C], p: &'t [C], simd: SimdLevel) -> Tile<'t, C> {
+        let (other, sums, scratch): (&mut [C], &mut [f64], &mut [C]) = Default::default();
+        let (swapped, zero, added, prefetcher) = (false, false, false, None);
+        Tile {
+            leaf,
+            start: 0,
+            source: None,
+            u,
+            other,
+            swapped,
+            p,
+            sums,
+            zero,
+            added,
+            scratch,
+            prefetch_address: 0,
+            prefetcher,
+            simd,
+        }
     }
 
     /// Returns the index of the leaf.
@@ -106,40 +121,45 @@ impl<'t, C: Real> Tile<'t, C> {
 
     /// Returns the updates, to rewrite, and the parameters.
     pub fn parts(&mut self) -> (&mut [C], &[C]) {
-        self.settle();
+        self.materialize();
         (self.u, self.p)
     }
 
     pub(crate) fn input(&mut self) -> &[C] {
         if self.zero {
-            self.settle();
+            self.materialize();
         }
         self.source.unwrap_or(self.u)
     }
 
     /// Records a part: its state in `arrays`, its update, and its contributions to `sums` of the chain.
-    pub(crate) fn record(&mut self, arrays: &[Option<InRecord>], sums: Range<usize>, part: DoesTo<'_, C>) {
-        self.settle();
+    pub(crate) fn record(
+        &mut self,
+        arrays: &[Option<RecordedArray>],
+        sums: Range<usize>,
+        part: ElementUpdateFn<'_, C>,
+    ) {
+        self.materialize();
         let u = self.u[0];
         self.u[0] = C::record(arrays, sums, &|slots, terms| part(slots, u, terms));
     }
 
     /// Prefetches a share of the next tile, before a loop over this one.
     pub(crate) fn prefetch_share(&mut self) {
-        if let Some(ahead) = &mut self.ahead {
-            ahead.prefetch_share();
+        if let Some(prefetcher) = &mut self.prefetcher {
+            prefetcher.prefetch_share();
         }
     }
 
     pub(crate) fn reads(&mut self, arrays: &SlotList<'_>) {
-        if let Some(ahead) = &mut self.ahead
-            && ahead.is_first()
+        if let Some(prefetcher) = &mut self.prefetcher
+            && prefetcher.is_first()
         {
-            arrays.read(self.start, self.u.len(), ahead);
+            arrays.read(self.start, self.u.len(), prefetcher);
         }
     }
 
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn materialize(&mut self) {
         let source = self.source.take();
         if core::mem::take(&mut self.zero) {
             self.u.fill(C::zero());
@@ -151,7 +171,7 @@ impl<'t, C: Real> Tile<'t, C> {
     /// Returns a loop's input and its output, which becomes `u`.
     pub(crate) fn io(&mut self) -> (&[C], &mut [C]) {
         if self.zero {
-            self.settle();
+            self.materialize();
         }
         let Some(source) = self.source.take() else {
             core::mem::swap(&mut self.u, &mut self.other);
@@ -171,7 +191,7 @@ impl<'t, C: Real> Tile<'t, C> {
         self.parts().0
     }
 
-    /// Returns the reductions of this chunk; a stage's own start at its [`Place::sum`](super::Place::sum).
+    /// Returns the reductions of this chunk; a stage's own start at its [`StageOffset::sum`](super::StageOffset::sum).
     pub fn sums(&mut self) -> &mut [f64] {
         self.sums
     }

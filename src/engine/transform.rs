@@ -71,9 +71,9 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Returns the structure of the transformation, with the effect of each part on updates.
-    fn outline(&self) -> Summary {
+    fn summary(&self) -> Summary {
         let mut outlines = Vec::new();
-        self.members(&mut |member| outlines.push(member.outline()));
+        self.members(&mut |member| outlines.push(member.summary()));
         Summary::Chain(outlines)
     }
 
@@ -113,19 +113,19 @@ pub(crate) fn members_skip(of: &dyn Transform, skips: &mut Skips, place: &dyn Fn
 /// If it has more barriers than a mask has bits.
 pub(super) fn checked_shape(transformation: &dyn Transform) -> Result<PassStructure> {
     let shape = transformation.shape();
-    if shape.barriers <= PassStructure::MOST_BARRIERS {
+    if shape.barriers <= PassStructure::MAX_BARRIERS {
         return Ok(shape);
     }
     let expected = format!(
         "of at most {} barriers (split it: the updates of its first part are the gradients of the second)",
-        PassStructure::MOST_BARRIERS
+        PassStructure::MAX_BARRIERS
     );
     let found = format!("{} in {}", shape.barriers, transformation.describe());
     Err(Error::argument("init", "transformation", &expected, found))
 }
 
 /// Runs [`Transform::skips`] for one that `skip_absent` can only wrap whole.
-pub(crate) fn goes_around(stage: &dyn Transform, skips: &mut Skips, place: &str) -> bool {
+pub(crate) fn allows_absent(stage: &dyn Transform, skips: &mut Skips, place: &str) -> bool {
     let skips_already = stage.absent() != Absent::Refused;
     let fits = !stage.shape().joins && !stage.has_windows();
     if !skips_already && fits {

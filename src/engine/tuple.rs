@@ -1,15 +1,15 @@
 //! Chains as tuples of their members.
 
 use super::chain::{self, ChainRun, Stages, chain_methods};
-use super::chunk_at::{ChunkAt, Then};
-use super::in_chunk::as_one_loop;
-use super::limits::{MOST_BARRIERS, MOST_SLOTS};
-use super::sums::{MOST_SUMS, cut_off};
+use super::erased::{OnMember, OnView, Running, Viewed};
+use super::limits::{MAX_BARRIERS, MAX_SLOTS};
+use super::stage_chunk::{StageChunk, Then};
+use super::sums::{MAX_SUMS, split_sums};
+use super::tile_driver::fused_loop;
 use super::transform::Transform;
-use super::typed::{OnMember, OnView, Running, Viewed};
 use super::{
-    AllUses, Contribution, Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, Skips, SlotList, Spare,
-    Stage, StepContext, Sums, Uses, Walk, WholeTree, by_own_loops, followed_by,
+    Contribution, Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, Skips, SlotAccess, SlotAccesses,
+    SlotList, Stage, StepContext, Sums, TileScratch, Walk, WholeTree, append, run_own_loops,
 };
 use crate::element::Real;
 use crate::error::Result;
@@ -17,11 +17,11 @@ use crate::state::StateWalk;
 
 /// Returns true if a chain fits in one loop, which has leaf statistics of one part only.
 pub(crate) const fn fits(shape: PassStructure, slots: usize) -> bool {
-    slots <= MOST_SLOTS
-        && shape.sums <= MOST_SUMS
-        && shape.barriers <= MOST_BARRIERS
+    slots <= MAX_SLOTS
+        && shape.sums <= MAX_SUMS
+        && shape.barriers <= MAX_BARRIERS
         && shape.materializes == 0
-        && shape.looks.count_ones() <= 1
+        && shape.reads_updates.count_ones() <= 1
 }
 
 macro_rules! needs_of {
@@ -34,7 +34,7 @@ const fn is_empty(members: &[usize]) -> bool {
     members.is_empty()
 }
 
-const BEGUN: &str = "a chain is one loop if all its members have begun";
+const ALL_BEGUN: &str = "a chain is one loop if all its members have begun";
 
 /// A macro: a generic `impl` cannot cover tuples of different lengths.
 macro_rules! chains {
@@ -74,12 +74,12 @@ macro_rules! chains {
             fn shape_of(&self, stage: usize) -> PassStructure {
                 match stage {
                     $($i => self.$i.shape(),)*
-                    _ => PassStructure::NOTHING,
+                    _ => PassStructure::NONE,
                 }
             }
 
-            fn changed(&self, made: &Self) -> Option<&'static str> {
-                None$(.or_else(|| self.$i.changed(&made.$i)))*
+            fn changed(&self, original: &Self) -> Option<&'static str> {
+                None$(.or_else(|| self.$i.changed(&original.$i)))*
             }
 
             fn init<'c>(&self, at: &mut dyn FnMut(usize, &dyn Transform) -> InitContext<'c>) -> Result<Self::States> {
@@ -103,18 +103,18 @@ macro_rules! chains {
                 )*
             }
 
-            fn in_chunk<Cx: Real>(
+            fn prepare_chunk<Cx: Real>(
                 &self,
                 stage: usize,
                 states: &Self::States,
                 runs: &Self::Runs,
-                at: ChunkAt,
+                at: StageChunk,
                 then: &mut Then<'_, Cx>,
             ) {
                 match stage {
                     $($i => {
                         if let Some(run) = &runs.$i {
-                            self.$i.in_chunk(&states.$i, run, at, then);
+                            self.$i.prepare_chunk(&states.$i, run, at, then);
                         }
                     })*
                     _ => {}
@@ -137,10 +137,10 @@ macro_rules! chains {
 
             const SHAPE: PassStructure = { let s = PassStructure::EMPTY; $(let s = s.then($T::SHAPE);)* s };
             const SLOTS: usize = 0 $(+ $T::SLOTS)*;
-            const USES: AllUses = {
-                let (mut uses, mut arrays, mut before) = (Uses::ALWAYS.of_all(), 0, 0);
+            const SLOT_ACCESSES: SlotAccesses = {
+                let (mut uses, mut arrays, mut before) = (SlotAccess::ALWAYS.of_all(), 0, 0);
                 $(
-                    uses = followed_by(uses, arrays, $T::USES, before);
+                    uses = append(uses, arrays, $T::SLOT_ACCESSES, before);
                     (arrays, before) = (arrays + $T::SLOTS, before + $T::SHAPE.barriers);
                 )*
                 uses
@@ -151,14 +151,20 @@ macro_rules! chains {
 
             chain_methods!();
 
-            fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
-                by_own_loops(self, (state, run), walk, spare);
+            fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, scratch: &mut TileScratch) {
+                run_own_loops(self, (state, run), walk, scratch);
             }
 
-            fn in_chunk<Cx: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, Cx>) {
-                match as_one_loop(self, (state, run), at.leaf) {
+            fn prepare_chunk<Cx: Real>(
+                &self,
+                state: &Self::State,
+                run: &Self::Run,
+                at: StageChunk,
+                then: &mut Then<'_, Cx>,
+            ) {
+                match fused_loop(self, (state, run), at.leaf) {
                     Some(one_loop) => one_loop(self, (state, run), at, then),
-                    None => chain::in_chunk(self, state, run, at, then),
+                    None => chain::prepare_chunk(self, state, run, at, then),
                 }
             }
 
@@ -171,7 +177,7 @@ macro_rules! chains {
 
             #[inline]
             fn kernel<Cx: Real>(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> Self::Kernel<Cx> {
-                ($(self.$i.kernel::<Cx>(&state.$i, run.members.$i.as_ref().expect(BEGUN), leaf),)*)
+                ($(self.$i.kernel::<Cx>(&state.$i, run.members.$i.as_ref().expect(ALL_BEGUN), leaf),)*)
             }
 
             fn slots<'a>(&self, state: &'a Self::State, leaf: usize, list: &mut SlotList<'a>) {
@@ -179,14 +185,22 @@ macro_rules! chains {
             }
 
             #[inline(always)]
-            fn apply<Cx: Real>(kernel: &Self::Kernel<Cx>, at: usize, span: PassRange, slots: &mut [Cx], u: Cx, p: Cx, terms: &mut [Contribution<Cx>]) -> Cx {
+            fn apply<Cx: Real>(
+                kernel: &Self::Kernel<Cx>,
+                at: usize,
+                range: PassRange,
+                slots: &mut [Cx],
+                u: Cx,
+                p: Cx,
+                terms: &mut [Contribution<Cx>],
+            ) -> Cx {
                 let (mut at, mut u, mut slots, mut terms) = (at, u, slots, terms);
                 $(
-                    let (own, slots) = cut_off(slots, $T::SLOTS);
-                    let (sums, terms) = cut_off(terms, $T::SHAPE.sums);
+                    let (own, slots) = split_sums(slots, $T::SLOTS);
+                    let (sums, terms) = split_sums(terms, $T::SHAPE.sums);
                     // Otherwise the update is unmodified; unoptimized builds save the call.
-                    if span.from <= at + $T::SHAPE.barriers && at <= span.to {
-                        u = $T::apply::<Cx>(&kernel.$i, at, span, own, u, p, sums);
+                    if range.from <= at + $T::SHAPE.barriers && at <= range.to {
+                        u = $T::apply::<Cx>(&kernel.$i, at, range, own, u, p, sums);
                     }
                     at += $T::SHAPE.barriers;
                 )*

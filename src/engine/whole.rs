@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::bounds::Bounds;
 use super::leaf::{Table, TableLeaf, arrays, is_among, read_leaf};
-use super::objective::Ask;
+use super::objective::EvaluateLoss;
 use super::remote::{Line, RemoteLeaf, RemoteTree};
 use super::rows::LeafRows;
 use crate::element::{DType, Real};
@@ -28,12 +28,12 @@ pub struct WholeTree<'a> {
     /// True if `stored` holds the updates, else `grads`.
     pub(crate) has_stored: bool,
     /// Copies of gradients that are strided or of another dtype, on demand.
-    pub(crate) given: &'a mut Vec<Option<Buffer>>,
+    pub(crate) converted_grads: &'a mut Vec<Option<Buffer>>,
     /// Copies of such parameters, on demand.
-    pub(crate) copies: &'a mut Vec<Option<Buffer>>,
+    pub(crate) converted_params: &'a mut Vec<Option<Buffer>>,
     /// A table of parameters at another point.
-    pub(crate) there: &'a mut Table,
-    pub(crate) objective: Option<&'a mut (dyn Ask + 'a)>,
+    pub(crate) trial_params: &'a mut Table,
+    pub(crate) objective: Option<&'a mut (dyn EvaluateLoss + 'a)>,
     pub(crate) remote: Option<&'a mut (dyn RemoteTree + 'a)>,
 }
 
@@ -82,7 +82,7 @@ pub trait LeafVisitor {
 /// A reader of whole leaves' updates, of either compute type.
 pub trait LeafObserver {
     /// Reads one leaf: its index, its description, and its updates in memory order.
-    fn look<C: Real>(&mut self, leaf: usize, spec: &LeafSpec, u: &[C]);
+    fn observe<C: Real>(&mut self, leaf: usize, spec: &LeafSpec, u: &[C]);
 }
 
 /// The reason why most parts do not run on a device.
@@ -130,8 +130,8 @@ impl WholeTree<'_> {
                 table.data.slice(0, table.data.len())
             }
         } else {
-            self.copies.resize_with(self.params.len(), || None);
-            let copy = self.copies[leaf].get_or_insert_with(|| Buffer::zeros(C::DTYPE, spec.len()));
+            self.converted_params.resize_with(self.params.len(), || None);
+            let copy = self.converted_params[leaf].get_or_insert_with(|| Buffer::zeros(C::DTYPE, spec.len()));
             let copy = copy.get_mut::<C>().unwrap_or_default();
             read_leaf(table, spec, Some(&mut *copy));
             &*copy
@@ -175,7 +175,7 @@ impl WholeTree<'_> {
 
     /// Reads the updates of each leaf on which the transformation acts, of any dtype. They are read in place: from the
     /// gradients, if no stage has changed them.
-    pub fn look<L: LeafObserver>(&mut self, looker: &mut L) {
+    pub fn observe<L: LeafObserver>(&mut self, observer: &mut L) {
         for leaf in 0..self.active.len() {
             let spec = &self.structure.leaves()[leaf];
             if spec.len() == 0 || !self.is_active(leaf) {
@@ -186,13 +186,13 @@ impl WholeTree<'_> {
                     on.refuse(NOT_REMOTE);
                     on.update()
                 }),
-                (None, DType::F64) => looker.look::<f64>(leaf, spec, self.given(leaf)),
-                (None, _) => looker.look::<f32>(leaf, spec, self.given(leaf)),
+                (None, DType::F64) => observer.observe::<f64>(leaf, spec, self.converted_grads(leaf)),
+                (None, _) => observer.observe::<f32>(leaf, spec, self.converted_grads(leaf)),
             }
         }
     }
 
-    fn given<C: Real>(&mut self, leaf: usize) -> &[C] {
+    fn converted_grads<C: Real>(&mut self, leaf: usize) -> &[C] {
         if self.has_stored {
             return self.stored[leaf].get().unwrap_or_default();
         }
@@ -202,8 +202,8 @@ impl WholeTree<'_> {
             #[allow(unsafe_code, reason = "a leaf's table entry back to a slice; see `memory`")]
             return unsafe { grads.data.slice(0, grads.data.len()) };
         }
-        self.given.resize_with(self.params.len(), || None);
-        let copy = self.given[leaf].get_or_insert_with(|| Buffer::zeros(C::DTYPE, spec.len()));
+        self.converted_grads.resize_with(self.params.len(), || None);
+        let copy = self.converted_grads[leaf].get_or_insert_with(|| Buffer::zeros(C::DTYPE, spec.len()));
         let copy = copy.get_mut::<C>().unwrap_or_default();
         match grads {
             Some(grads) => read_leaf(grads, spec, Some(&mut *copy)),
@@ -223,10 +223,10 @@ impl WholeTree<'_> {
             params: self.params,
             grads: self.grads,
             has_stored: self.has_stored,
-            given: &mut *self.given,
-            copies: &mut *self.copies,
-            there: &mut *self.there,
-            objective: self.objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
+            converted_grads: &mut *self.converted_grads,
+            converted_params: &mut *self.converted_params,
+            trial_params: &mut *self.trial_params,
+            objective: self.objective.as_mut().map(|evaluate_loss| &mut **evaluate_loss as &mut dyn EvaluateLoss),
             remote: self.remote.as_mut().map(|remote| &mut **remote as &mut dyn RemoteTree),
         }
     }
@@ -242,27 +242,30 @@ impl WholeTree<'_> {
 
     /// Calls `inside` with parameters `point`: arrays of the same shapes, in the compute types.
     pub(crate) fn at_point(&mut self, point: &Moments, inside: &mut dyn FnMut(&mut WholeTree<'_>)) {
-        let mut params = core::mem::take(self.there);
+        let mut params = core::mem::take(self.trial_params);
         arrays(point, self.structure, self.params, &mut params);
         inside(&mut WholeTree { params: &params, ..self.with_active(self.active) });
-        *self.there = params;
+        *self.trial_params = params;
     }
 
-    pub(crate) fn objective(&mut self) -> Option<&mut dyn Ask> {
-        self.objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask)
+    pub(crate) fn objective(&mut self) -> Option<&mut dyn EvaluateLoss> {
+        self.objective.as_mut().map(|evaluate_loss| &mut **evaluate_loss as &mut dyn EvaluateLoss)
     }
 
     /// Returns the loss at a point, for parts that [need](crate::needs) it as a function; NaN without one. Leaves
     /// without an array in `point` keep their parameters.
     pub fn value_at(&mut self, point: &Moments) -> f64 {
-        self.objective.as_mut().map_or(f64::NAN, |objective| objective.ask(self.structure, self.params, point, None))
+        self.objective
+            .as_mut()
+            .map_or(f64::NAN, |objective| objective.evaluate_loss(self.structure, self.params, point, None))
     }
 
     /// Returns the loss at a point and writes its gradient there to the arrays of `gradient`.
     pub fn value_and_grad_at(&mut self, point: &Moments, gradient: &mut Moments) -> f64 {
-        let ask =
-            |objective: &mut &mut (dyn Ask + '_)| objective.ask(self.structure, self.params, point, Some(gradient));
-        self.objective.as_mut().map_or(f64::NAN, ask)
+        let evaluate_loss = |objective: &mut &mut (dyn EvaluateLoss + '_)| {
+            objective.evaluate_loss(self.structure, self.params, point, Some(gradient))
+        };
+        self.objective.as_mut().map_or(f64::NAN, evaluate_loss)
     }
 
     /// Copies the gradient of a leaf, before any transformation, to the compute type and the state's memory order.

@@ -44,12 +44,12 @@ const ALIASES: &[(&str, &[&str])] = &[
 ];
 
 /// An unknown name, and the known ones to suggest.
-pub(super) struct Known<'a>(pub(super) &'a str, pub(super) &'a [String]);
+pub(super) struct Suggestions<'a>(pub(super) &'a str, pub(super) &'a [String]);
 
-impl<'a> Known<'a> {
+impl<'a> Suggestions<'a> {
     /// Returns the known names, nearest first, and the number of good ones.
     fn nearest(&self) -> (Vec<&'a str>, usize) {
-        let Known(name, known) = self;
+        let Suggestions(name, known) = self;
         let name = &*name.to_lowercase();
         // Optax's schedules have this suffix.
         let name = name.strip_suffix("_schedule").unwrap_or(name);
@@ -57,30 +57,30 @@ impl<'a> Known<'a> {
         let is_called = |known: &str| called.contains(&known.rsplit('.').next().unwrap_or(known));
         let mut nearest: Vec<&str> = known.iter().map(|k| &**k).collect();
         nearest.sort_by_key(|k| (!is_called(k), !k.starts_with(name), distance(name, k), letters(name) != letters(k)));
-        let meant = match nearest.iter().take_while(|k| is_called(k)).count() {
+        let suggestion = match nearest.iter().take_while(|k| is_called(k)).count() {
             0 => nearest
                 .first()
                 .map_or(0, |first| usize::from(first.starts_with(name) || distance(name, first) <= 1 + name.len() / 3)),
             called => called,
         };
-        (nearest, meant)
+        (nearest, suggestion)
     }
 }
 
 /// Returns true if an unknown name means only this known one.
-pub(crate) fn is_meant(name: &str, known: &[&str], one: &str) -> bool {
+pub(crate) fn is_suggestion(name: &str, known: &[&str], one: &str) -> bool {
     let known: Vec<String> = known.iter().map(|known| String::from(*known)).collect();
-    let (nearest, meant) = Known(name, &known).nearest();
-    nearest[..meant] == [one]
+    let (nearest, suggestion) = Suggestions(name, &known).nearest();
+    nearest[..suggestion] == [one]
 }
 
-impl fmt::Display for Known<'_> {
+impl fmt::Display for Suggestions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 5;
-        let (nearest, meant) = self.nearest();
-        if meant > 0 {
-            let meant: Vec<String> = nearest[..meant].iter().map(|k| format!("`{k}`")).collect();
-            write!(f, "; did you mean {}?", meant.join(", "))?;
+        let (nearest, suggestion) = self.nearest();
+        if suggestion > 0 {
+            let suggestion: Vec<String> = nearest[..suggestion].iter().map(|k| format!("`{k}`")).collect();
+            write!(f, "; did you mean {}?", suggestion.join(", "))?;
         }
         match self.1.len() {
             0 => Ok(()),
@@ -135,14 +135,14 @@ mod tests {
         assert_eq!(edit_distance("kitten", "sitting"), 3);
         assert_eq!(distance("lerning_rate", "descend.learning_rate"), 1);
         let known = ["dog", "sam", "sgd"].map(String::from);
-        assert!(Known("sdg", &known).to_string().starts_with("; did you mean `sgd`?"));
+        assert!(Suggestions("sdg", &known).to_string().starts_with("; did you mean `sgd`?"));
     }
 
     #[test]
     fn what_a_thing_is_called_elsewhere_is_known() {
         let known =
             ["b1", "b2", "eps", "learning_rate", "weight_decay", "adam", "adamw", "cosine_decay"].map(String::from);
-        for (name, meant) in [
+        for (name, suggestion) in [
             ("lr", "`learning_rate`"),
             ("LR", "`learning_rate`"),
             ("betas", "`b1`, `b2`"),
@@ -156,13 +156,14 @@ mod tests {
             ("CosineAnnealingLR", "`cosine_decay`"),
             ("cosine_decay_schedule", "`cosine_decay`"),
         ] {
-            let said = Known(name, &known).to_string();
-            let expected = if meant.is_empty() { " (the nearest".into() } else { format!("; did you mean {meant}? (") };
+            let said = Suggestions(name, &known).to_string();
+            let expected =
+                if suggestion.is_empty() { " (the nearest".into() } else { format!("; did you mean {suggestion}? (") };
             assert!(said.starts_with(&expected), "{name}: {said}");
         }
         // By the last level of a path.
         let known = ["inner.learning_rate", "inner.b1"].map(String::from);
-        assert!(Known("lr", &known).to_string().starts_with("; did you mean `inner.learning_rate`?"));
+        assert!(Suggestions("lr", &known).to_string().starts_with("; did you mean `inner.learning_rate`?"));
         assert!(ALIASES.is_sorted() && ALIASES.iter().all(|(alias, _)| *alias == alias.to_lowercase()));
     }
 }

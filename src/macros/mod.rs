@@ -19,10 +19,10 @@ mod wrapper;
 ///
 /// All sections are optional, in this order. Ranges are those of [`range`](crate::range) by name. `check path;` at the
 /// end names a function `fn(&Self) -> Result<()>` for further conditions. The part's effect on the direction and the
-/// size of updates follows its form, by the name of an [`Effect`](crate::part::Effect): `: OneElement, OWN_SIZE;`. If
-/// it depends on arguments, `effect path;` at the end names a function `fn(&Self) -> Effect`. The associated function
-/// `with(..)` takes the required and given arguments. The struct is `Clone`, `Debug` and `PartialEq`, and so must
-/// arguments be.
+/// size of updates follows its form, by the name of an [`Effect`](crate::part::Effect): `: OneElement,
+/// SCALE_INVARIANT;`. If it depends on arguments, `effect path;` at the end names a function `fn(&Self) -> Effect`. The
+/// associated function `with(..)` takes the required and given arguments. The struct is `Clone`, `Debug` and
+/// `PartialEq`, and so must arguments be.
 ///
 /// # Example
 ///
@@ -182,14 +182,14 @@ macro_rules! part {
 
             fn validate(&self) -> $crate::Result<()> {
                 #[allow(unused_imports, reason = "a transformation may have no argument with a range")]
-                use $crate::arguments::Within as _;
+                use $crate::arguments::CheckRange as _;
                 $crate::Error::all([
-                    $($(self.$r.within($name, stringify!($r), $crate::range::$rrange),)*)?
-                    $($($(self.$g.within($name, stringify!($g), $crate::range::$grange),)?)*)?
-                    $($(self.$h.within($name, stringify!($h), $crate::range::$hrange),)*)?
-                    $($($(self.$o.within($name, stringify!($o), $crate::range::$orange),)?)*)?
-                    $($($(self.$n.within($name, stringify!($n), $crate::range::$nrange),)?)*)?
-                    $($(self.$q.within($name, stringify!($q), $crate::range::$qrange),)*)?
+                    $($(self.$r.check_range($name, stringify!($r), $crate::range::$rrange),)*)?
+                    $($($(self.$g.check_range($name, stringify!($g), $crate::range::$grange),)?)*)?
+                    $($(self.$h.check_range($name, stringify!($h), $crate::range::$hrange),)*)?
+                    $($($(self.$o.check_range($name, stringify!($o), $crate::range::$orange),)?)*)?
+                    $($($(self.$n.check_range($name, stringify!($n), $crate::range::$nrange),)?)*)?
+                    $($(self.$q.check_range($name, stringify!($q), $crate::range::$qrange),)*)?
                 ])?;
                 $($check(self)?;)?
                 Ok(())
@@ -344,12 +344,17 @@ macro_rules! optimizer {
                     match $given {
                         Some(given) => visit(stringify!($q), Argument::Hyperparam(given)),
                         // An absent argument has no place in the state and cannot be set later.
-                        None => visit(stringify!($q), Argument::Static(&mut $crate::recipe::Decided($crate::recipe::Recipe::Null))),
+                        None => {
+                            visit(
+                                stringify!($q),
+                                Argument::Static(&mut $crate::recipe::Fixed($crate::recipe::Recipe::Null)),
+                            );
+                        }
                     }
                 })+)?
                 $($({
                     let $c_of = &mut *self;
-                    visit(stringify!($c), Argument::Static(&mut $crate::recipe::Decided($value)));
+                    visit(stringify!($c), Argument::Static(&mut $crate::recipe::Fixed($value)));
                 })+)?
                 // The visit may have set arguments.
                 $(self.$then();)?

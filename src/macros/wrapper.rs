@@ -33,7 +33,7 @@
 /// | `check path;` | a function `fn(&Self) -> Result<()>` for conditions beyond ranges |
 /// | `recipe path;` | a function `fn(&Self) -> Recipe` in place of name and arguments |
 /// | `arguments inside;` | the named arguments are those of the inner transformation, if any, and its own |
-/// | `effect OWN_SIZE;` | its effect on updates, if not that of the inner transformation: an [`Effect`](crate::part::Effect) |
+/// | `effect SCALE_INVARIANT;` | its effect on updates, if not that of the inner transformation: an [`Effect`](crate::part::Effect) |
 ///
 /// `T` may be followed by another parameter of the type, with its bound: `<T, S: SkipUpdate = NoSkip>`; and by a
 /// constant: `<T; const ZERO: bool>`.
@@ -76,9 +76,13 @@ macro_rules! wrapper {
 
             fn validate(&self) -> $crate::Result<()> {
                 #[allow(unused_imports, reason = "a wrapper may have no argument with a range")]
-                use $crate::arguments::Within as _;
+                use $crate::arguments::CheckRange as _;
                 $crate::Error::all([
-                    $($(self.$a.within(<Self as $crate::part::Part>::NAME, stringify!($a), $crate::range::$range),)?)*
+                    $($(self.$a.check_range(
+                        <Self as $crate::part::Part>::NAME,
+                        stringify!($a),
+                        $crate::range::$range,
+                    ),)?)*
                 ])?;
                 $($check(self)?;)?
                 Ok(())
@@ -93,9 +97,9 @@ macro_rules! wrapper {
                 $(visit(stringify!($a), $crate::wrapper!(@argument self $a ($(@$how)? $A) ($($default)?)));)*
             }
 
-            fn changed_argument(&self, made: &Self) -> Option<&'static str> {
-                $($crate::wrapper!(@changed self made $a $(@$how)?);)*
-                self.inner.changed(&made.inner)
+            fn changed_argument(&self, original: &Self) -> Option<&'static str> {
+                $($crate::wrapper!(@changed self original $a $(@$how)?);)*
+                self.inner.changed(&original.inner)
             }
 
             $(fn effect(&self) -> $crate::part::Effect {
@@ -174,11 +178,11 @@ macro_rules! wrapper {
 
     // An argument that determines the type cannot be set.
     (@argument $self:ident $a:ident (@decides $A:ident) $default:tt) => {
-        $crate::arguments::Argument::Static(&mut $crate::recipe::Decided($self.$a.to_recipe()))
+        $crate::arguments::Argument::Static(&mut $crate::recipe::Fixed($self.$a.to_recipe()))
     };
-    (@changed $self:ident $made:ident $a:ident @decides) => {};
-    (@changed $self:ident $made:ident $a:ident $(@$how:ident)?) => {
-        if $crate::part::differs(&$self.$a, &$made.$a) {
+    (@changed $self:ident $original:ident $a:ident @decides) => {};
+    (@changed $self:ident $original:ident $a:ident $(@$how:ident)?) => {
+        if $crate::part::differs(&$self.$a, &$original.$a) {
             return Some(stringify!($a));
         }
     };

@@ -11,7 +11,7 @@ use std::alloc::{Layout, alloc, alloc_zeroed};
 /// The bytes of a huge page on x86-64 and most other platforms. Arrays at least as large are aligned to it.
 pub(super) const HUGE_PAGE: usize = 1 << 21;
 
-pub(super) const CAN_ASK: bool =
+pub(super) const CAN_ADVISE: bool =
     cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)));
 
 /// Allocates zeroed memory; large allocations in huge pages, if available.
@@ -27,7 +27,7 @@ pub(super) unsafe fn zeroed(layout: Layout) -> Option<NonNull<u8>> {
     // SAFETY: as the caller guarantees.
     let start = NonNull::new(unsafe { alloc(layout) })?;
     // Requested before the first write, which assigns pages.
-    let _ = ask(start.addr().get()..start.addr().get() + layout.size(), Advice::HugePages);
+    let _ = advise(start.addr().get()..start.addr().get() + layout.size(), Advice::HugePages);
     // SAFETY: `alloc` returned this memory, of this size.
     unsafe { start.write_bytes(0, layout.size()) };
     Some(start)
@@ -37,7 +37,8 @@ pub(super) unsafe fn zeroed(layout: Layout) -> Option<NonNull<u8>> {
 /// pages.
 pub(crate) fn move_to_huge_pages(memory: Range<usize>) -> usize {
     let whole = memory.start.next_multiple_of(HUGE_PAGE)..memory.end / HUGE_PAGE * HUGE_PAGE;
-    let moved = !whole.is_empty() && ask(whole.clone(), Advice::HugePages) && ask(whole.clone(), Advice::Collapse);
+    let moved =
+        !whole.is_empty() && advise(whole.clone(), Advice::HugePages) && advise(whole.clone(), Advice::Collapse);
     if moved { whole.len() } else { 0 }
 }
 
@@ -50,7 +51,7 @@ enum Advice {
 }
 
 /// Sends a request for a range of pages, whose contents stay; returns true on success.
-fn ask(pages: Range<usize>, advice: Advice) -> bool {
+fn advise(pages: Range<usize>, advice: Advice) -> bool {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
     {
         use core::ffi::{c_int, c_void};
@@ -71,7 +72,7 @@ fn ask(pages: Range<usize>, advice: Advice) -> bool {
 #[cfg(test)]
 mod tests {
     #[cfg(all(target_os = "linux", not(miri)))]
-    use super::CAN_ASK;
+    use super::CAN_ADVISE;
     use super::{HUGE_PAGE, move_to_huge_pages};
     use crate::element::DType;
     use crate::memory::Buffer;
@@ -80,7 +81,7 @@ mod tests {
 
     /// Returns the line of `/proc/self/smaps` with this prefix, for an address.
     #[cfg(all(target_os = "linux", not(miri)))]
-    fn said_of(address: usize, line: &str) -> Option<String> {
+    fn smaps_line(address: usize, line: &str) -> Option<String> {
         let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
         let mut is_here = false;
         for text in maps.lines() {
@@ -100,11 +101,11 @@ mod tests {
     fn the_system_is_asked_for_huge_pages_for_large_arrays_only() {
         // A small array may reuse a large one's memory, so this checks the layout.
         let align = |len| Buffer::layout(DType::F32, len).expect("a size that there is").align();
-        assert_eq!((align(HUGE_PAGE / 4) == HUGE_PAGE, align(HUGE_PAGE / 4 - PAGE) < HUGE_PAGE), (CAN_ASK, true));
+        assert_eq!((align(HUGE_PAGE / 4) == HUGE_PAGE, align(HUGE_PAGE / 4 - PAGE) < HUGE_PAGE), (CAN_ADVISE, true));
         let large = Buffer::zeros(DType::F32, HUGE_PAGE);
         // Some systems do not report it.
-        let Some(said) = said_of(large.as_bytes().as_ptr().addr(), "VmFlags:") else { return };
-        let has_any = CAN_ASK && std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();
+        let Some(said) = smaps_line(large.as_bytes().as_ptr().addr(), "VmFlags:") else { return };
+        let has_any = CAN_ADVISE && std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();
         assert_eq!(said.split(' ').any(|flag| flag == "hg"), has_any, "{said}");
     }
 

@@ -22,7 +22,7 @@ impl RawStrided {
     #[inline]
     fn start(self, run: Run) -> *mut u8 {
         if !self.extent.has(run) {
-            Self::lacks(run, self.extent);
+            Self::out_of_bounds(run, self.extent);
         }
         // An empty run may have any offset.
         self.first.ptr.as_ptr().wrapping_offset(run.offset.wrapping_mul(self.first.dtype.size() as isize))
@@ -30,7 +30,7 @@ impl RawStrided {
 
     #[cold]
     #[track_caller]
-    fn lacks(run: Run, extent: Extent) -> ! {
+    fn out_of_bounds(run: Run, extent: Extent) -> ! {
         panic!("{run:?} leaves an array of {extent:?}")
     }
 

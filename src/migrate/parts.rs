@@ -300,15 +300,15 @@ impl Verbs {
             for (i, to) in parts.to.iter_mut().enumerate() {
                 let copies: Vec<_> = to.iter().flat_map(|path| verb.copies(path)).collect();
                 let moved: Vec<_> = to.iter().map(|path| verb.moved(path)).collect();
-                let is_meant = !copies.is_empty() || moved.iter().any(|(_, meant)| *meant);
-                meant |= is_meant;
+                let is_suggestion = !copies.is_empty() || moved.iter().any(|(_, meant)| *meant);
+                meant |= is_suggestion;
                 match verb {
-                    Verb::Split { .. } if is_meant => *to = copies,
+                    Verb::Split { .. } if is_suggestion => *to = copies,
                     _ => *to = moved.into_iter().filter_map(|(path, _)| path).chain(copies).collect(),
                 }
                 match verb {
-                    Verb::ParamsFrom(_) if is_meant => parts.to_params.push(i),
-                    Verb::Drop(_) if is_meant => _ = parts.dropped.insert(i),
+                    Verb::ParamsFrom(_) if is_suggestion => parts.to_params.push(i),
+                    Verb::Drop(_) if is_suggestion => _ = parts.dropped.insert(i),
                     _ => {}
                 }
             }
@@ -318,14 +318,14 @@ impl Verbs {
                 return Err(no_part(name, path));
             }
             if let (Verb::Insert(at), false) = (verb, meant) {
-                parts.in_vain.push(at.clone());
+                parts.without_effect.push(at.clone());
             }
-            let Parts { asked, cast, groups, joined: one, of_params, .. } = &mut parts;
-            for marked in [asked, cast, groups, one, of_params] {
+            let Parts { must_exist, cast, groups, joined: one, of_params, .. } = &mut parts;
+            for marked in [must_exist, cast, groups, one, of_params] {
                 *marked = core::mem::take(marked).into_iter().filter_map(|at| verb.moved(&at).0).collect();
             }
             match verb {
-                Verb::Fresh(at) => parts.asked.push(at.clone()),
+                Verb::Fresh(at) => parts.must_exist.push(at.clone()),
                 Verb::Cast(at) => parts.cast.push(at.clone()),
                 Verb::Split { at, groups } => parts.groups.extend(groups.iter().map(|group| joined(at, group))),
                 Verb::Join { at, .. } => parts.joined.push(at.clone()),

@@ -1,4 +1,4 @@
-use super::around::{Around, epsilon, name, place};
+use super::flat_point::{FlatPoint, epsilon, name, place};
 use super::report::Evaluated;
 use super::run::fallible;
 use crate::error::{Error, Result};
@@ -103,10 +103,10 @@ impl<P: TreeMut + Clone, F> CheckGradient<'_, P, F> {
     {
         let CheckGradient { params, f, rtol, per_leaf } = self;
         fallible(f, |f| {
-            if !(POSITIVE.holds)(rtol) {
+            if !(POSITIVE.contains)(rtol) {
                 return Err(Error::argument("check_gradient", "rtol", POSITIVE.text, rtol));
             }
-            let mut around = Around::new(params, f)?;
+            let mut around = FlatPoint::new(params, f)?;
             let (value, gradient) = around.here()?;
             if !value.is_finite() {
                 return Err(Error::argument("check_gradient", "f", "finite at the parameters", value));

@@ -1,9 +1,9 @@
 use ndarray::Array2;
 
-use super::around::{name, place};
+use super::flat_point::{name, place};
 use super::hessian::Hessian;
 use crate::error::{Error, Result};
-use crate::tree::stretch::leaves_mut;
+use crate::tree::row_major::leaves_mut;
 use crate::tree::{Structure, TreeMut};
 
 /// The covariance of parameters, the inverse of a [`Hessian`].

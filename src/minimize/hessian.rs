@@ -1,11 +1,11 @@
 use ndarray::Array2;
 
-use super::around::{Around, epsilon, name, place};
 use super::covariance::Covariance;
+use super::flat_point::{FlatPoint, epsilon, name, place};
 use super::report::Evaluated;
 use super::run::fallible;
 use super::within::Within;
-use crate::arguments::Within as _;
+use crate::arguments::CheckRange as _;
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::projection::Operand;
@@ -27,7 +27,7 @@ use crate::tree::{Structure, TreeMut};
 /// ```
 ///
 /// If `x ± h` would leave the bounds, three points on the inner side give a derivative of the same order. An element on
-/// a bound is omitted: [`held`](Hessian::held) names it.
+/// a bound is omitted: [`on_bounds`](Hessian::on_bounds) names it.
 ///
 /// Defaults: `typical_size` 0.1, no bounds.
 ///
@@ -116,8 +116,8 @@ impl<P: TreeMut + Clone, F> HessianAt<'_, P, F> {
         const FUNCTION: &str = "hessian";
         let HessianAt { params, f, typical_size, bounds } = self;
         fallible(f, |f| {
-            typical_size.within(FUNCTION, "typical_size", POSITIVE)?;
-            let mut around = Around::new(params, f)?;
+            typical_size.check_range(FUNCTION, "typical_size", POSITIVE)?;
+            let mut around = FlatPoint::new(params, f)?;
             let structure = around.structure.clone();
             let sizes = sizes(FUNCTION, &typical_size, &structure)?;
             let unbounded = [f64::NEG_INFINITY, f64::INFINITY];
@@ -176,10 +176,10 @@ impl Hessian {
     }
 
     /// Returns the elements on a bound, which have no row.
-    pub fn held(&self) -> Vec<String> {
+    pub fn on_bounds(&self) -> Vec<String> {
         let elements = self.structure.leaves().iter().map(crate::tree::LeafSpec::len).sum();
-        let held = (0..elements).filter(|i| self.free.binary_search(i).is_err());
-        held.map(|i| name(&self.structure, i)).collect()
+        let on_bounds = (0..elements).filter(|i| self.free.binary_search(i).is_err());
+        on_bounds.map(|i| name(&self.structure, i)).collect()
     }
 
     /// Returns the asymmetry of the differences: the largest `|H_ij − H_ji| / √|H_ii·H_jj|`.

@@ -15,7 +15,7 @@ use crate::tree::{Structure, TreeMut, fingerprint, is_safe, length};
 
 pub(super) struct Memory<P, F> {
     trial: Trial<P, F>,
-    pub(super) recall: Box<EvaluationCache>,
+    pub(super) eval_cache: Box<EvaluationCache>,
     structure: std::sync::Arc<Structure>,
     pub(super) evaluations: usize,
     within: Option<Within>,
@@ -24,15 +24,15 @@ pub(super) struct Memory<P, F> {
 impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Memory<P, F> {
     pub(super) fn of<T: GradientTransformation>(state: &mut OptState<T>, f: F) -> Result<Self> {
         state.usable()?;
-        let recall = state.recall.take().unwrap_or_default();
+        let eval_cache = state.eval_cache.take().unwrap_or_default();
         let mut memory = Memory {
             trial: Trial::new(None, f),
-            recall,
+            eval_cache,
             structure: state.shared_structure(),
             evaluations: 0,
             within: None,
         };
-        memory.make_room(|recall| &mut recall.here)?;
+        memory.make_room(|eval_cache| &mut eval_cache.here)?;
         Ok(memory)
     }
 
@@ -45,12 +45,12 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
     }
 
     /// Forgets the evaluation: the function may have changed.
-    pub(super) fn forget(&mut self) {
-        self.recall.here.fingerprint = None;
+    pub(super) fn invalidate(&mut self) {
+        self.eval_cache.here.fingerprint = None;
     }
 
     fn make_room(&mut self, of: fn(&mut EvaluationCache) -> &mut CachedEvaluation) -> Result<()> {
-        let CachedEvaluation { gradient, .. } = of(&mut self.recall);
+        let CachedEvaluation { gradient, .. } = of(&mut self.eval_cache);
         if gradient.is_empty() {
             let active = vec![true; self.structure.len()];
             *gradient = Moments::like(&self.structure, &active, 0.0, |leaf| leaf.dtype().compute())?;
@@ -59,8 +59,8 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
     }
 
     /// Evaluates value and gradient at the parameters, unless cached.
-    pub(super) fn look(&mut self, params: &P) -> Result<()> {
-        let (print, here) = (Some(fingerprint(params)), &mut self.recall.here);
+    pub(super) fn evaluate_at(&mut self, params: &P) -> Result<()> {
+        let (print, here) = (Some(fingerprint(params)), &mut self.eval_cache.here);
         if here.fingerprint != print {
             here.fingerprint = None;
             here.value = self.trial.call(params, &self.structure, &mut here.gradient)?;
@@ -77,12 +77,12 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         state: &mut OptState<T>,
     ) -> Result<Outcome> {
         if transformation.needs() >= Level::ValueFn {
-            self.make_room(|recall| &mut recall.last)?;
-            self.make_room(|recall| &mut recall.best)?;
+            self.make_room(|eval_cache| &mut eval_cache.last)?;
+            self.make_room(|eval_cache| &mut eval_cache.best)?;
             self.trial.point().get_or_insert_with(|| params.clone());
         }
-        let Memory { trial, recall, evaluations, within, .. } = self;
-        let EvaluationCache { here, last, best } = &mut **recall;
+        let Memory { trial, eval_cache, evaluations, within, .. } = self;
+        let EvaluationCache { here, last, best } = &mut **eval_cache;
         (last.fingerprint, best.fingerprint) = (None, None);
         let mut watched = Watched { trial, last, best, evaluations, within: within.as_ref() };
         let outcome = state.step_from(transformation, params, here, Some(&mut watched))?;
@@ -104,13 +104,13 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
     pub(super) fn gradient_norm(&self, params: &P) -> f64 {
         let norm = self.whole_gradient_norm();
         match &self.within {
-            Some(within) if norm.is_finite() => within.gradient_norm(params, &self.recall.here.gradient),
+            Some(within) if norm.is_finite() => within.gradient_norm(params, &self.eval_cache.here.gradient),
             _ => norm,
         }
     }
 
     fn whole_gradient_norm(&self) -> f64 {
-        let gradient = &self.recall.here.gradient;
+        let gradient = &self.eval_cache.here.gradient;
         fn square<C: Real>(structure: &Structure, gradient: &Moments, leaf: usize) -> f64 {
             let g = gradient.get::<C>(leaf).unwrap_or_default();
             dot(&structure.leaves()[leaf], g, g)

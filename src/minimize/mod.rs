@@ -9,9 +9,9 @@
 //! | [`check_gradient`] | compares a gradient with the value |
 //! | [`hessian`] | finds second derivatives, from which [covariance and standard errors](Covariance) follow |
 
-mod around;
 mod check_gradient;
 mod covariance;
+mod flat_point;
 mod hessian;
 mod memory;
 mod report;
@@ -75,12 +75,12 @@ pub trait Minimize: GradientTransformation + Sized {
     {
         run::fallible(f, |f| {
             let mut memory = memory::Memory::of(state, f)?;
-            memory.look(params)?;
-            let CachedEvaluation { value, .. } = memory.recall.here;
+            memory.evaluate_at(params)?;
+            let CachedEvaluation { value, .. } = memory.eval_cache.here;
             let gradient_norm = memory.gradient_norm(params);
             let outcome = memory.step(self, params, state)?;
             let evaluations = memory.evaluations;
-            state.recall = Some(memory.recall);
+            state.eval_cache = Some(memory.eval_cache);
             Ok(MinimizeStep { value, gradient_norm, evaluations, outcome })
         })
     }

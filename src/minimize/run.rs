@@ -6,7 +6,7 @@ use core::ops::ControlFlow;
 
 use super::memory::Memory;
 use super::report::{Evaluated, Progress, Report, Stop};
-use crate::arguments::Within;
+use crate::arguments::CheckRange;
 use crate::engine::GradientSink;
 use crate::error::{Error, Result};
 use crate::extra::deliver;
@@ -130,12 +130,12 @@ impl Default for Until {
 impl Until {
     fn check(&self) -> Result<()> {
         Error::all([
-            self.gradient_atol.within("minimize", "gradient_atol", AT_LEAST_0),
-            self.gradient_rtol.within("minimize", "gradient_rtol", AT_LEAST_0),
-            self.value_atol.within("minimize", "value_atol", AT_LEAST_0),
-            self.value_rtol.within("minimize", "value_rtol", AT_LEAST_0),
-            self.step_atol.within("minimize", "step_atol", AT_LEAST_0),
-            self.step_rtol.within("minimize", "step_rtol", AT_LEAST_0),
+            self.gradient_atol.check_range("minimize", "gradient_atol", AT_LEAST_0),
+            self.gradient_rtol.check_range("minimize", "gradient_rtol", AT_LEAST_0),
+            self.value_atol.check_range("minimize", "value_atol", AT_LEAST_0),
+            self.value_rtol.check_range("minimize", "value_rtol", AT_LEAST_0),
+            self.step_atol.check_range("minimize", "step_atol", AT_LEAST_0),
+            self.step_rtol.check_range("minimize", "step_rtol", AT_LEAST_0),
         ])
     }
 }
@@ -221,7 +221,7 @@ impl Until {
 
 /// Consecutive steps that may leave the parameters unchanged. It exceeds the memory of L-BFGS: each such step drops one
 /// difference, so that the last searches go along the gradient.
-const STILL: usize = 20;
+const MAX_STEPS_WITHOUT_MOVE: usize = 20;
 
 impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P, F> {
     pub(super) fn new(transformation: &'a T, params: &'a mut P, f: F, state: &'a mut OptState<T>) -> Self {
@@ -302,25 +302,26 @@ impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P
         fallible(f, |f| {
             until.check()?;
             let mut memory = Memory::of(state, f)?;
-            memory.forget();
+            memory.invalidate();
             if let Some([lower, upper]) = &bounds {
                 memory.keep_within([lower, upper], params)?;
             }
-            let mut course = Course { until, first: None, lowest: [f64::INFINITY; 2], vain: 0, still: 0 };
+            let mut course =
+                Convergence { until, first: None, lowest: [f64::INFINITY; 2], without_progress: 0, without_move: 0 };
             let (mut steps, mut last) = (0, None);
             let (stop, value, gradient_norm) = loop {
-                memory.look(params)?;
-                let (value, print) = (memory.recall.here.value, memory.recall.here.fingerprint);
+                memory.evaluate_at(params)?;
+                let (value, print) = (memory.eval_cache.here.value, memory.eval_cache.here.fingerprint);
                 let (gradient_norm, evaluations) = (memory.gradient_norm(params), memory.evaluations);
                 let progress = Progress { params: &*params, steps, evaluations, value, gradient_norm };
-                let told = callback.as_mut().is_some_and(|callback| callback(&progress).is_break());
-                if let Some(stop) = course.ends(&progress, last, told) {
+                let stopped_by_callback = callback.as_mut().is_some_and(|callback| callback(&progress).is_break());
+                if let Some(stop) = course.stop_reason(&progress, last, stopped_by_callback) {
                     break (stop, value, gradient_norm);
                 }
                 let before = course.until.measures_steps().then(|| params.clone());
                 let outcome = memory.step(transformation, params, state)?;
                 steps += 1;
-                let moved = memory.recall.here.fingerprint != print;
+                let moved = memory.eval_cache.here.fingerprint != print;
                 let mut step = Step { from: value, length: f64::INFINITY, moved };
                 if let Some(mut before) = before {
                     tree_add_scaled(&mut before, -1.0, params)?;
@@ -329,7 +330,7 @@ impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P
                 last = outcome.emitted().then_some(step);
             };
             let evaluations = memory.evaluations;
-            state.recall = Some(memory.recall);
+            state.eval_cache = Some(memory.eval_cache);
             Ok(Report { steps, evaluations, value, gradient_norm, stop })
         })
     }
@@ -355,20 +356,25 @@ struct Step {
     moved: bool,
 }
 
-struct Course {
+struct Convergence {
     until: Until,
     /// The norm of the initial gradient.
     first: Option<f64>,
     /// The lowest value and gradient norm so far.
     lowest: [f64; 2],
     /// Steps since either improved.
-    vain: usize,
+    without_progress: usize,
     /// Steps since the parameters moved.
-    still: usize,
+    without_move: usize,
 }
 
-impl Course {
-    fn ends<P: TreeMut>(&mut self, at: &Progress<'_, P>, last: Option<Step>, told: bool) -> Option<Stop> {
+impl Convergence {
+    fn stop_reason<P: TreeMut>(
+        &mut self,
+        at: &Progress<'_, P>,
+        last: Option<Step>,
+        stopped_by_callback: bool,
+    ) -> Option<Stop> {
         let Until { gradient_atol, gradient_rtol, value_atol, value_rtol, step_atol, step_rtol, .. } = self.until;
         let first = *self.first.get_or_insert(at.gradient_norm);
         self.count(at, last);
@@ -378,10 +384,13 @@ impl Course {
             (Stop::Gradient, at.gradient_norm <= gradient_atol + gradient_rtol * first),
             (Stop::Value, moved.is_some_and(|s| (s.from - at.value).abs() < value_atol + value_rtol * at.value.abs())),
             (Stop::Step, moved.is_some_and(|s| s.length < step_atol + step_rtol * tree_norm(at.params))),
-            (Stop::Callback, told),
+            (Stop::Callback, stopped_by_callback),
             (Stop::MaxSteps, at.steps >= self.until.max_steps),
             (Stop::MaxEvaluations, at.evaluations >= self.until.max_evaluations),
-            (Stop::Stalled, self.vain >= self.until.patience || self.still >= STILL),
+            (
+                Stop::Stalled,
+                self.without_progress >= self.until.patience || self.without_move >= MAX_STEPS_WITHOUT_MOVE,
+            ),
         ];
         reasons.into_iter().find_map(|(stop, holds)| holds.then_some(stop))
     }
@@ -389,8 +398,9 @@ impl Course {
     fn count<P>(&mut self, at: &Progress<'_, P>, last: Option<Step>) {
         let [value, norm] = self.lowest;
         if let Some(step) = last {
-            self.vain = if at.value < value || at.gradient_norm < norm { 0 } else { self.vain + 1 };
-            self.still = if step.moved { 0 } else { self.still + 1 };
+            self.without_progress =
+                if at.value < value || at.gradient_norm < norm { 0 } else { self.without_progress + 1 };
+            self.without_move = if step.moved { 0 } else { self.without_move + 1 };
         }
         self.lowest = [value.min(at.value), norm.min(at.gradient_norm)];
     }

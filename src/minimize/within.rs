@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::projection::Operand;
 use crate::state::Moments;
 use crate::tree::constraint::{index, shown};
-use crate::tree::stretch::{leaves, leaves_mut};
+use crate::tree::row_major::{leaves, leaves_mut};
 use crate::tree::{LeafSpec, Structure, Tree, TreeMut, length};
 
 /// Each element's bounds, as numbers of its dtype, in row-major order.

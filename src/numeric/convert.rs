@@ -1,11 +1,11 @@
 //! Conversion of a leaf's chunks to the compute type and back.
 #![allow(unsafe_code, reason = "stretches of raw slices; see `memory`")]
 
-use super::coded;
+use super::quantization;
 use super::simd::{Job, SimdLevel, dispatch};
 #[cfg(feature = "half")]
-use super::{half_floats, simd::Set};
-use crate::element::{ByReal, CODED_BLOCK, CODED_SCALE, DType, Element, Real, convert, with_dtype};
+use super::{half_floats, simd::SimdType};
+use crate::element::{DType, Element, QUANTIZED_BLOCK, QUANTIZED_SCALE, Real, TypedJob, convert, with_dtype};
 use crate::memory::RawSlice;
 #[cfg(feature = "half")]
 use half::slice::{HalfBitsSliceExt as _, HalfFloatSliceExt as _};
@@ -35,7 +35,7 @@ fn convert_slice<A: Element, B: Element>(from: &[A], to: &mut [B]) {
 struct FromF16<'a>(SimdLevel, &'a [half::f16]);
 
 #[cfg(feature = "half")]
-impl<'a> ByReal for FromF16<'a> {
+impl<'a> TypedJob for FromF16<'a> {
     type Argument<C: Real> = &'a mut [C];
     type Output = ();
     fn single(self, to: &mut [f32]) {
@@ -51,7 +51,7 @@ impl<'a> ByReal for FromF16<'a> {
 struct ToF16<'a>(SimdLevel, &'a mut [half::f16]);
 
 #[cfg(feature = "half")]
-impl<'a> ByReal for ToF16<'a> {
+impl<'a> TypedJob for ToF16<'a> {
     type Argument<C: Real> = &'a [C];
     type Output = ();
     fn single(self, from: &[f32]) {
@@ -75,7 +75,7 @@ impl Job for Widen<'_> {
         self.0.run();
     }
     #[inline(always)]
-    fn run_on<S: Set>(self) {
+    fn run_on<S: SimdType>(self) {
         let (from, from_end) = self.0.from.reinterpret_cast().as_chunks();
         let (to, to_end) = self.0.to.as_chunks_mut();
         for (block, to) in to.iter_mut().enumerate() {
@@ -97,7 +97,7 @@ impl Job for Narrow<'_> {
         self.0.run();
     }
     #[inline(always)]
-    fn run_on<S: Set>(self) {
+    fn run_on<S: SimdType>(self) {
         let (from, from_end) = self.0.from.as_chunks();
         let (to, to_end) = self.0.to.reinterpret_cast_mut().as_chunks_mut();
         for (block, to) in to.iter_mut().enumerate() {
@@ -110,17 +110,17 @@ impl Job for Narrow<'_> {
 
 struct Decode<'a>(SimdLevel, DType, &'a [u8]);
 
-impl<'a> ByReal for Decode<'a> {
+impl<'a> TypedJob for Decode<'a> {
     type Argument<C: Real> = &'a mut [C];
     type Output = ();
     fn single(self, to: &mut [f32]) {
-        coded::decode(self.0, self.1, self.2, to);
+        quantization::decode(self.0, self.1, self.2, to);
     }
     fn double(self, to: &mut [f64]) {
-        let mut numbers = [0.0; CODED_BLOCK];
-        for (to, from) in to.chunks_mut(CODED_BLOCK).zip(self.2.chunks(CODED_BLOCK + CODED_SCALE)) {
+        let mut numbers = [0.0; QUANTIZED_BLOCK];
+        for (to, from) in to.chunks_mut(QUANTIZED_BLOCK).zip(self.2.chunks(QUANTIZED_BLOCK + QUANTIZED_SCALE)) {
             let numbers = &mut numbers[..to.len()];
-            coded::decode(self.0, self.1, from, numbers);
+            quantization::decode(self.0, self.1, from, numbers);
             convert_slice(numbers, to);
         }
     }
@@ -130,18 +130,18 @@ impl<'a> ByReal for Decode<'a> {
 
 struct Encode<'a>(SimdLevel, DType, &'a mut [u8]);
 
-impl<'a> ByReal for Encode<'a> {
+impl<'a> TypedJob for Encode<'a> {
     type Argument<C: Real> = &'a [C];
     type Output = ();
     fn single(self, from: &[f32]) {
-        coded::encode(self.0, self.1, from, self.2);
+        quantization::encode(self.0, self.1, from, self.2);
     }
     fn double(self, from: &[f64]) {
-        let mut numbers = [0.0; CODED_BLOCK];
-        for (from, to) in from.chunks(CODED_BLOCK).zip(self.2.chunks_mut(CODED_BLOCK + CODED_SCALE)) {
+        let mut numbers = [0.0; QUANTIZED_BLOCK];
+        for (from, to) in from.chunks(QUANTIZED_BLOCK).zip(self.2.chunks_mut(QUANTIZED_BLOCK + QUANTIZED_SCALE)) {
             let numbers = &mut numbers[..from.len()];
             convert_slice(from, numbers);
-            coded::encode(self.0, self.1, numbers, to);
+            quantization::encode(self.0, self.1, numbers, to);
         }
     }
     fn recorded<C: Real>(self, _: &[C], _: fn(C) -> u32, _: fn(u32) -> C) {}
@@ -153,15 +153,15 @@ impl<'a> ByReal for Encode<'a> {
 ///
 /// The memory is alive and has no concurrent writer.
 pub(crate) unsafe fn load<C: Real>(simd: SimdLevel, raw: RawSlice, start: usize, to: &mut [C]) {
-    if raw.dtype().is_coded() {
+    if raw.dtype().is_quantized() {
         // SAFETY: by the caller's promise.
         let from = unsafe { raw.bytes(start, to.len()) };
-        return C::split(Decode(simd, raw.dtype(), from), to);
+        return C::dispatch_type(Decode(simd, raw.dtype(), from), to);
     }
     #[cfg(feature = "half")]
     if raw.dtype() == DType::F16 {
         // SAFETY: by the caller's promise.
-        return C::split(FromF16(simd, unsafe { raw.slice(start, to.len()) }), to);
+        return C::dispatch_type(FromF16(simd, unsafe { raw.slice(start, to.len()) }), to);
     }
     // SAFETY: by the caller's promise.
     with_dtype!(raw.dtype(), T => dispatch(simd, Convert { from: unsafe { raw.slice::<T>(start, to.len()) }, to }));
@@ -173,15 +173,15 @@ pub(crate) unsafe fn load<C: Real>(simd: SimdLevel, raw: RawSlice, start: usize,
 ///
 /// The memory is alive and exclusively the caller's.
 pub(crate) unsafe fn store<C: Real>(simd: SimdLevel, raw: RawSlice, start: usize, from: &[C]) {
-    if raw.dtype().is_coded() {
+    if raw.dtype().is_quantized() {
         // SAFETY: by the caller's promise.
         let to = unsafe { raw.bytes_mut(start, from.len()) };
-        return C::split(Encode(simd, raw.dtype(), to), from);
+        return C::dispatch_type(Encode(simd, raw.dtype(), to), from);
     }
     #[cfg(feature = "half")]
     if raw.dtype() == DType::F16 {
         // SAFETY: by the caller's promise.
-        return C::split(ToF16(simd, unsafe { raw.slice_mut(start, from.len()) }), from);
+        return C::dispatch_type(ToF16(simd, unsafe { raw.slice_mut(start, from.len()) }), from);
     }
     // SAFETY: by the caller's promise.
     with_dtype!(raw.dtype(), T => dispatch(simd, Convert { from, to: unsafe { raw.slice_mut::<T>(start, from.len()) } }));

@@ -2,7 +2,7 @@
 //! to narrow; bitwise identical, including NaN.
 #![allow(unsafe_code, reason = "instructions of a set that the caller is compiled for")]
 
-use super::simd::{ONE_SET, Set, SimdLevel};
+use super::simd::{BASELINE_ONLY, SimdLevel, SimdType};
 use crate::element::Element;
 
 pub(crate) const BLOCK: usize = 32;
@@ -12,7 +12,7 @@ pub(crate) const BLOCK: usize = 32;
 /// Otherwise a conversion takes a dozen instructions, and tiles are converted first: as fast, with a quarter of the
 /// code.
 pub(crate) const fn are_converted(simd: SimdLevel) -> bool {
-    cfg!(not(target_arch = "x86_64")) || ONE_SET || !matches!(simd, SimdLevel::Baseline)
+    cfg!(not(target_arch = "x86_64")) || BASELINE_ONLY || !matches!(simd, SimdLevel::Baseline)
 }
 
 /// Converts numbers to `f32`.
@@ -21,7 +21,7 @@ pub(crate) const fn are_converted(simd: SimdLevel) -> bool {
 ///
 /// The CPU has the SIMD level: [`dispatch`](super::simd::dispatch) has chosen it.
 #[inline(always)]
-pub(crate) unsafe fn widen<S: Set>(from: &[u16; BLOCK], to: &mut [f32; BLOCK]) {
+pub(crate) unsafe fn widen<S: SimdType>(from: &[u16; BLOCK], to: &mut [f32; BLOCK]) {
     match S::SIMD {
         // SAFETY: by the caller's promise.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -44,7 +44,7 @@ pub(crate) unsafe fn widen<S: Set>(from: &[u16; BLOCK], to: &mut [f32; BLOCK]) {
 ///
 /// As [`widen`].
 #[inline(always)]
-pub(crate) unsafe fn narrow<S: Set>(from: &[f32; BLOCK], to: &mut [u16; BLOCK]) {
+pub(crate) unsafe fn narrow<S: SimdType>(from: &[f32; BLOCK], to: &mut [u16; BLOCK]) {
     match S::SIMD {
         // SAFETY: by the caller's promise.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -124,15 +124,15 @@ mod tests {
     use super::*;
     use crate::numeric::simd::{Job, SimdLevel, detected_simd_level, dispatch};
 
-    struct There<'a>(&'a [u16; BLOCK], &'a [f32; BLOCK]);
+    struct StoredBlock<'a>(&'a [u16; BLOCK], &'a [f32; BLOCK]);
 
-    impl Job for There<'_> {
+    impl Job for StoredBlock<'_> {
         type Output = ([f32; BLOCK], [u16; BLOCK]);
         fn run(self) -> Self::Output {
             unreachable!("it is run on a set")
         }
         #[inline(always)]
-        fn run_on<S: Set>(self) -> Self::Output {
+        fn run_on<S: SimdType>(self) -> Self::Output {
             let (mut wide, mut narrowed) = ([0.0; BLOCK], [0; BLOCK]);
             // SAFETY: `dispatch` has chosen the SIMD level.
             unsafe {
@@ -154,7 +154,7 @@ mod tests {
                 // Each `f16`, and between: ties, their neighbours, all kinds of NaN.
                 for between in [0, 1, 0xfff, 0x1000, 0x1001, 0x1fff] {
                     let values = bits.map(|bits| f32::from_bits(f16::from_bits(bits).to_f32().to_bits() + between));
-                    let (wide, narrowed) = dispatch(simd, There(&bits, &values));
+                    let (wide, narrowed) = dispatch(simd, StoredBlock(&bits, &values));
                     assert_eq!(wide.map(f32::to_bits), bits.map(|bits| f16::from_bits(bits).widen().to_bits()));
                     assert_eq!(narrowed, values.map(|value| f16::narrow(value).to_bits()), "{simd:?} {first:x}");
                 }

@@ -1,6 +1,5 @@
 //! Arithmetic on numbers and arrays, independent of trees, states and steps.
 
-pub(crate) mod coded;
 pub(crate) mod convert;
 #[cfg(feature = "faer")]
 pub(crate) mod decompositions;
@@ -10,6 +9,7 @@ pub(crate) mod matmul;
 pub(crate) mod opaque;
 pub(crate) mod order;
 pub(crate) mod prefetch;
+pub(crate) mod quantization;
 pub(crate) mod random;
 pub(crate) mod simd;
 pub(crate) mod spectral;

@@ -24,6 +24,6 @@ impl<C: Real> Always<C> {
     /// Returns `x` unchanged.
     #[inline(always)]
     pub(crate) fn store(self, x: C) -> C {
-        x.masked(C::of_all_bits(), self.0)
+        x.masked(C::all_bits_set(), self.0)
     }
 }

@@ -1,12 +1,12 @@
 //! Comparisons that propagate NaN, unlike [`f64::max`] and [`f64::min`], and a sort.
 
 /// Returns the larger number; NaN if one is NaN.
-pub(crate) fn larger(a: f64, b: f64) -> f64 {
+pub(crate) fn max_or_nan(a: f64, b: f64) -> f64 {
     if a > b || a.is_nan() { a } else { b }
 }
 
 /// Returns the smaller number; NaN if one is NaN.
-pub(crate) fn smaller(a: f64, b: f64) -> f64 {
+pub(crate) fn min_or_nan(a: f64, b: f64) -> f64 {
     if a < b || a.is_nan() { a } else { b }
 }
 

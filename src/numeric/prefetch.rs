@@ -5,7 +5,7 @@ use core::ops::Range;
 const LINE: usize = 64;
 
 /// The maximum number of arrays prefetched for a tile.
-const MOST: usize = 10;
+const MAX_RANGES: usize = 10;
 
 /// Prefetch distance of a loop's own arrays, in bytes. The CPU's prefetcher follows them too, but stops at the end of a
 /// page and falls behind long arithmetic.
@@ -64,7 +64,7 @@ fn prefetch<const SECOND_LEVEL: bool>(address: *const i8) {
 #[derive(Debug)]
 pub(crate) struct Prefetch {
     /// The next tile's ranges: start and cache lines.
-    memory: [(usize, usize); MOST],
+    memory: [(usize, usize); MAX_RANGES],
     len: usize,
     /// The lines of the longest range, and the next line.
     lines: usize,
@@ -81,11 +81,11 @@ impl Prefetch {
     /// Begins a chunk; `follows` if another tile of this length follows.
     #[inline]
     pub(crate) fn new(follows: bool) -> Prefetch {
-        Prefetch { memory: [(0, 0); MOST], len: 0, lines: 0, next: 0, is_first: follows, loops: 0, share: 0 }
+        Prefetch { memory: [(0, 0); MAX_RANGES], len: 0, lines: 0, next: 0, is_first: follows, loops: 0, share: 0 }
     }
 
     /// Begins a later tile; `follows` as in [`new`](Self::new).
-    pub(crate) fn go_on(&mut self, follows: bool) {
+    pub(crate) fn next_tile(&mut self, follows: bool) {
         self.share = if self.loops > 1 { self.lines.div_ceil(self.loops) } else { 0 };
         self.memory[..self.len].iter_mut().for_each(|(from, lines)| *from += *lines * LINE);
         self.next = if follows { 0 } else { self.lines };
@@ -100,7 +100,7 @@ impl Prefetch {
 
     /// Records a range of the first tile; the next tile reads the range after it.
     pub(crate) fn reads(&mut self, now: Range<usize>) {
-        if self.len < MOST {
+        if self.len < MAX_RANGES {
             let lines = now.len().div_ceil(LINE);
             self.memory[self.len] = (now.end, lines);
             self.lines = self.lines.max(lines);
@@ -133,16 +133,16 @@ mod tests {
         // The number of loops is unknown yet.
         (0..4).for_each(|_| ahead.prefetch_share());
         assert_eq!((ahead.lines, ahead.next), (64, 0));
-        ahead.go_on(true);
+        ahead.next_tile(true);
         let later = [((1 << 20) + 2 * 4096, 64), ((1 << 30) + 2 * 2048, 32)];
         assert_eq!((&ahead.memory[..ahead.len], ahead.share), (&later[..], 16));
         (0..4).for_each(|_| ahead.prefetch_share());
         assert_eq!(ahead.next, 64);
-        ahead.go_on(false);
+        ahead.next_tile(false);
         ahead.prefetch_share();
         assert_eq!(ahead.next, 64);
         // A single loop leaves its arrays to the CPU's prefetcher.
-        ahead.go_on(true);
+        ahead.next_tile(true);
         assert_eq!(ahead.share, 0);
     }
 

@@ -19,7 +19,7 @@ pub enum SimdLevel {
 }
 
 /// 0 if not forced, else the level plus one.
-static FORCED: AtomicU8 = AtomicU8::new(0);
+static FORCED_LEVEL: AtomicU8 = AtomicU8::new(0);
 
 /// Returns the widest SIMD level of this CPU.
 pub fn detected_simd_level() -> SimdLevel {
@@ -44,12 +44,12 @@ pub fn detected_simd_level() -> SimdLevel {
 ///
 /// It is for tests and benchmarks; results do not depend on it. A level beyond the CPU's is lowered to the CPU's.
 pub fn force_simd_level(simd: Option<SimdLevel>) {
-    FORCED.store(simd.map_or(0, |simd| simd as u8 + 1), Ordering::Relaxed);
+    FORCED_LEVEL.store(simd.map_or(0, |simd| simd as u8 + 1), Ordering::Relaxed);
 }
 
 pub(crate) fn current_simd_level() -> SimdLevel {
     let detected = detected_simd_level();
-    match FORCED.load(Ordering::Relaxed) {
+    match FORCED_LEVEL.load(Ordering::Relaxed) {
         1 => SimdLevel::Baseline,
         2 => SimdLevel::Avx2.min(detected),
         _ => detected,
@@ -66,7 +66,7 @@ pub(crate) trait Job {
     fn run(self) -> Self::Output;
     /// As `run`, for code that differs by SIMD level.
     #[inline(always)]
-    fn run_on<S: Set>(self) -> Self::Output
+    fn run_on<S: SimdType>(self) -> Self::Output
     where
         Self: Sized,
     {
@@ -75,26 +75,26 @@ pub(crate) trait Job {
 }
 
 /// A SIMD level, as a type.
-pub(crate) trait Set {
+pub(crate) trait SimdType {
     const SIMD: SimdLevel;
 }
 
 pub(crate) enum Baseline {}
-impl Set for Baseline {
+impl SimdType for Baseline {
     const SIMD: SimdLevel = SimdLevel::Baseline;
 }
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) enum Avx2 {}
 #[cfg(target_arch = "x86_64")]
-impl Set for Avx2 {
+impl SimdType for Avx2 {
     const SIMD: SimdLevel = SimdLevel::Avx2;
 }
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) enum Avx512 {}
 #[cfg(target_arch = "x86_64")]
-impl Set for Avx512 {
+impl SimdType for Avx512 {
     const SIMD: SimdLevel = SimdLevel::Avx512;
 }
 
@@ -114,25 +114,25 @@ pub(crate) fn dispatch<J: Job>(simd: SimdLevel, job: J) -> J::Output {
 /// True if chains' loops are compiled for the baseline only: in this crate's tests, as `.cargo/config.toml` requests.
 /// Tests have thousands, which hardly differ between levels unoptimized. Other loops, some with code per level, exist
 /// for all.
-pub(super) const ONE_SET: bool = cfg!(debug_assertions) && option_env!("GRADCHAIN_ONE_INSTRUCTION_SET").is_some();
+pub(super) const BASELINE_ONLY: bool = cfg!(debug_assertions) && option_env!("GRADCHAIN_ONE_INSTRUCTION_SET").is_some();
 
 /// As [`dispatch`], for loops compiled per chain and number type.
 #[inline]
 pub(crate) fn dispatch_chain<J: Job>(simd: SimdLevel, job: J) -> J::Output {
-    Chosen::<J>::CHAIN(simd, job)
+    Dispatch::<J>::CHAIN(simd, job)
 }
 
 /// The selected function, a constant: rustc instantiates calls even under a false condition.
-struct Chosen<J>(PhantomData<J>);
+struct Dispatch<J>(PhantomData<J>);
 
-impl<J: Job> Chosen<J> {
-    const CHAIN: fn(SimdLevel, J) -> J::Output = match (J::IS_RUN, ONE_SET) {
+impl<J: Job> Dispatch<J> {
+    const CHAIN: fn(SimdLevel, J) -> J::Output = match (J::IS_RUN, BASELINE_ONLY) {
         (false, _) => Self::never,
         (true, false) => dispatch,
-        (true, true) => Self::by_baseline,
+        (true, true) => Self::on_baseline,
     };
 
-    fn by_baseline(_: SimdLevel, job: J) -> J::Output {
+    fn on_baseline(_: SimdLevel, job: J) -> J::Output {
         baseline(job)
     }
 

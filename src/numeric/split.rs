@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 use super::simd::{Job, SimdLevel, current_simd_level, dispatch};
 
 /// Parallelism threshold: least elements of one array that threads share.
-pub(crate) const FEW: usize = 1 << 18;
+pub(crate) const PARALLEL_THRESHOLD: usize = 1 << 18;
 
-/// Returns whether several threads share this work: at least `few` elements.
-pub(crate) fn worth_sharing(elements: usize, few: usize) -> bool {
-    elements >= few && threads() > 1
+/// Returns whether several threads share this work: at least `threshold` elements.
+pub(crate) fn is_parallel(elements: usize, threshold: usize) -> bool {
+    elements >= threshold && threads() > 1
 }
 
 pub(crate) trait Split: Job<Output = ()> + Send + Sized {
@@ -26,41 +26,41 @@ pub(crate) fn half(len: usize, per: usize) -> Option<usize> {
 }
 
 /// Runs a job on `elements` elements, on rayon's threads if available.
-pub(crate) fn in_parts<J: Split>(elements: usize, job: J) {
+pub(crate) fn run_parallel<J: Split>(elements: usize, job: J) {
     let simd = current_simd_level();
-    if !worth_sharing(elements, FEW) {
-        return alone(simd, job);
+    if !is_parallel(elements, PARALLEL_THRESHOLD) {
+        return run_sequential(simd, job);
     }
     let mut parts = Vec::new();
-    cut(job, &mut parts);
-    each_of(&mut parts, &|job| job.take().into_iter().for_each(|job| dispatch(simd, job)));
+    collect_parts(job, &mut parts);
+    parallel_for_each(&mut parts, &|job| job.take().into_iter().for_each(|job| dispatch(simd, job)));
 }
 
-fn alone<J: Split>(simd: SimdLevel, job: J) {
+fn run_sequential<J: Split>(simd: SimdLevel, job: J) {
     match job.split() {
-        Ok(halves) => halves.into_iter().for_each(|half| alone(simd, half)),
+        Ok(halves) => halves.into_iter().for_each(|half| run_sequential(simd, half)),
         Err(job) => dispatch(simd, job),
     }
 }
 
-fn cut<J: Split>(job: J, parts: &mut Vec<Option<J>>) {
+fn collect_parts<J: Split>(job: J, parts: &mut Vec<Option<J>>) {
     match job.split() {
-        Ok(halves) => halves.into_iter().for_each(|half| cut(half, parts)),
+        Ok(halves) => halves.into_iter().for_each(|half| collect_parts(half, parts)),
         Err(job) => parts.push(Some(job)),
     }
 }
 
-/// Calls `one` with each part, as [`shared`].
-pub(crate) fn each_of<P: Send>(parts: &mut [P], one: &(dyn Fn(&mut P) + Sync)) {
+/// Calls `one` with each part, as [`parallel_for`].
+pub(crate) fn parallel_for_each<P: Send>(parts: &mut [P], one: &(dyn Fn(&mut P) + Sync)) {
     let parts: Vec<_> = parts.iter_mut().map(Mutex::new).collect();
     // Each mutex belongs to one task: no thread waits.
-    shared(0..parts.len(), false, &|part| one(&mut parts[part].lock().unwrap_or_else(PoisonError::into_inner)));
+    parallel_for(0..parts.len(), false, &|part| one(&mut parts[part].lock().unwrap_or_else(PoisonError::into_inner)));
 }
 
 /// Runs each task once, on rayon's threads if available, forwards or backwards.
 ///
 /// A thread that has finished takes the next task. A `dyn Fn`, to compile once.
-pub(crate) fn shared(tasks: Range<usize>, backwards: bool, one: &(dyn Fn(usize) + Sync)) {
+pub(crate) fn parallel_for(tasks: Range<usize>, backwards: bool, one: &(dyn Fn(usize) + Sync)) {
     let in_order = |i: usize| one(if backwards { tasks.end - 1 - i } else { tasks.start + i });
     #[cfg(feature = "rayon")]
     if threads().min(tasks.len()) > 1 {
@@ -94,15 +94,15 @@ pub(crate) fn threads() -> usize {
 /// Runs both, concurrently if a thread is idle.
 pub(crate) fn join(one: impl FnOnce() + Send, other: impl FnOnce() + Send) {
     let (mut one, mut other) = (Some(one), Some(other));
-    both(&mut || one.take().into_iter().for_each(|one| one()), &mut || {
+    join_tasks(&mut || one.take().into_iter().for_each(|one| one()), &mut || {
         other.take().into_iter().for_each(|other| other())
     });
 }
 
-type Half<'a> = &'a mut (dyn FnMut() + Send);
+type Task<'a> = &'a mut (dyn FnMut() + Send);
 
 /// Not generic, so that rayon's join compiles once.
-fn both(one: Half<'_>, other: Half<'_>) {
+fn join_tasks(one: Task<'_>, other: Task<'_>) {
     #[cfg(feature = "rayon")]
     if threads() > 1 {
         rayon::join(one, other);

@@ -1,6 +1,6 @@
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::simd::SimdLevel;
-use super::simd::{Job, Set, current_simd_level, dispatch};
+use super::simd::{Job, SimdType, current_simd_level, dispatch};
 use crate::element::Real;
 
 /// Partial sums side by side, for vectorization. The number fixes the order of addition, and so results to the bit.
@@ -8,14 +8,17 @@ pub(crate) const LANES: usize = 16;
 
 /// Adds to partial sums by register. By hand, because LLVM mixes lanes of several sums, or adds half registers.
 macro_rules! add_by_registers {
-    ($(#[$doc:meta])* $name:ident($T:ty), $in_order:expr, $($Set:ident: $width:literal $load:ident $add:ident $store:ident),*) => {
+    (
+        $(#[$doc:meta])* $name:ident($T:ty), $in_order:expr,
+        $($Level:ident: $width:literal $load:ident $add:ident $store:ident),*
+    ) => {
         $(#[$doc])*
         #[inline(always)]
         #[allow(unsafe_code, clippy::cast_ptr_alignment, reason = "the set's own instructions, none of which asks for more")]
-        pub(crate) fn $name<I: Set>(to: &mut [$T; LANES], terms: &[$T; LANES]) {
+        pub(crate) fn $name<I: SimdType>(to: &mut [$T; LANES], terms: &[$T; LANES]) {
             match I::SIMD {
                 $(#[cfg(all(target_arch = "x86_64", not(miri)))]
-                SimdLevel::$Set => {
+                SimdLevel::$Level => {
                     use core::arch::x86_64::{$load, $add, $store};
                     let mut i = 0;
                     while i < LANES {

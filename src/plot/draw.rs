@@ -10,7 +10,7 @@ use super::{Chart, Line};
 use crate::error::{Error, Result};
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Done = core::result::Result<(), Box<dyn core::error::Error>>;
+type DrawResult = core::result::Result<(), Box<dyn core::error::Error>>;
 
 const INK: RGBColor = RGBColor(0x24, 0x29, 0x2f);
 const GRID: RGBColor = RGBColor(0xe1, 0xe4, 0xe8);
@@ -58,7 +58,7 @@ pub fn grid(charts: &[Chart], columns: usize, size: [u32; 2]) -> Result<String> 
     let heights: Vec<u32> = rows.iter().map(|row| height + below(row)).collect();
     let mut picture = String::new();
     let all = (width * columns.min(charts.len()) as u32, heights.iter().sum());
-    let drawn = || -> Done {
+    let drawn = || -> DrawResult {
         let root = SVGBackend::with_string(&mut picture, all).into_drawing_area();
         root.fill(&WHITE)?;
         let mut rest = root.clone();
@@ -133,7 +133,7 @@ impl<'a> Frame<'a> {
         })
     }
 
-    fn draw(&self, area: &Area<'_>, width: u32, height: u32) -> Done {
+    fn draw(&self, area: &Area<'_>, width: u32, height: u32) -> DrawResult {
         let (frame, below) = area.split_vertically(height);
         let mut builder = ChartBuilder::on(&frame);
         builder.margin(MARGIN).margin_right(2 * MARGIN).x_label_area_size(22 * PIXEL).y_label_area_size(52 * PIXEL);
@@ -155,7 +155,7 @@ impl<'a> Frame<'a> {
         &self,
         mut context: ChartContext<'_, SVGBackend<'_>, Cartesian2d<plotters::coord::types::RangedCoordf64, Y>>,
         height: u32,
-    ) -> Done
+    ) -> DrawResult
     where
         Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
     {

@@ -36,7 +36,7 @@ impl ErasedTile {
 
     fn with_type<F: Kind>(&mut self, job: &dyn Fn(&mut Tile<'_, Traced<F>>)) {
         let (mut u, p) = ([Traced::<F>::of_line(self.u)], [Traced::of_line(self.p)]);
-        let mut tile = Tile::in_record(self.leaf, &mut u, &p, current_simd_level());
+        let mut tile = Tile::recorded_element(self.leaf, &mut u, &p, current_simd_level());
         tile.zero = self.zero;
         job(&mut tile);
         self.zero = tile.zero;

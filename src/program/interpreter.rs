@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use super::{Executor, LeafProgram, Pass, by_chunk};
+use super::{Executor, LeafProgram, Pass, sum_by_chunk};
 use crate::element::{DType, Real};
 use crate::error::Result;
 use crate::state::{Entry, Moments, State, StateWalk};
@@ -37,7 +37,7 @@ pub struct Interpreter {
     /// Updates that a pass stores for the next: by leaf, in `f64`, which represents them exactly.
     stored: HashMap<usize, Vec<f64>>,
     arrays: HashMap<String, Moments>,
-    kept: HashMap<(String, usize), Vec<f64>>,
+    temporaries: HashMap<(String, usize), Vec<f64>>,
 }
 
 impl Interpreter {
@@ -57,7 +57,7 @@ impl Interpreter {
         };
         state.walk(&mut StateWalk::new(&mut copy));
         let params = Moments::of_tree(params, &structure, |leaf| leaf.dtype())?;
-        Ok(Interpreter { structure, params, gradients, stored: HashMap::new(), arrays, kept: HashMap::new() })
+        Ok(Interpreter { structure, params, gradients, stored: HashMap::new(), arrays, temporaries: HashMap::new() })
     }
 
     /// Copies the gradients of the next step.
@@ -91,15 +91,15 @@ impl Interpreter {
 
     fn leaf<C: Real>(&mut self, pass: &Pass, of: &LeafProgram) -> Result<Vec<f64>> {
         let LeafProgram { leaf, len, program, scalars, arrays, .. } = of;
-        of.must_be_of_elements()?;
+        of.require_elementwise()?;
         let u = match pass.from_stored {
             true => self.stored.get(leaf).cloned().unwrap_or_else(|| vec![0.0; *len]),
             false => self.gradients.in_order(*leaf),
         };
         let mut p = self.params.in_order(*leaf);
-        let read = |array: &super::Array| match array.lasts {
+        let read = |array: &super::Array| match array.is_persistent {
             true => self.arrays.get(&array.name).map(|moments| moments.in_order(*leaf)).unwrap_or_default(),
-            false => self.kept.get(&(array.name.clone(), *leaf)).cloned().unwrap_or_else(|| vec![0.0; *len]),
+            false => self.temporaries.get(&(array.name.clone(), *leaf)).cloned().unwrap_or_else(|| vec![0.0; *len]),
         };
         let mut held: Vec<Vec<f64>> = arrays.iter().map(read).collect();
         let (mut stored, mut added) = (Vec::new(), vec![Vec::with_capacity(*len); program.sums().len()]);
@@ -117,12 +117,12 @@ impl Interpreter {
         self.params.set_in_order(*leaf, &p);
         let written = arrays.iter().zip(held).enumerate().filter(|(slot, _)| program.writes(*slot));
         for (_, (array, held)) in written {
-            match self.arrays.get_mut(&array.name).filter(|_| array.lasts) {
+            match self.arrays.get_mut(&array.name).filter(|_| array.is_persistent) {
                 Some(moments) => moments.set_in_order(*leaf, &held),
-                None => drop(self.kept.insert((array.name.clone(), *leaf), held)),
+                None => drop(self.temporaries.insert((array.name.clone(), *leaf), held)),
             }
         }
-        let by_sum: Vec<_> = added.iter().map(|all| by_chunk(all)).collect();
+        let by_sum: Vec<_> = added.iter().map(|all| sum_by_chunk(all)).collect();
         let chunks = by_sum.first().map_or(0, Vec::len);
         Ok((0..chunks).flat_map(|chunk| by_sum.iter().map(move |sums| sums[chunk])).collect())
     }

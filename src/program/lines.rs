@@ -42,9 +42,9 @@ impl Hasher for Mixing {
 
 /// The knowledge about a line's value during recording.
 #[derive(Clone, Copy)]
-pub(super) enum Known {
+pub(super) enum KnownValue {
     /// Differs between elements.
-    Nothing,
+    Unknown,
     /// Follows from this step's scalars.
     ThisStep(Value),
     /// The same in each step.
@@ -54,7 +54,7 @@ pub(super) enum Known {
 #[derive(Default)]
 pub(super) struct Lines {
     /// The written lines, then the rest of the draft.
-    all: Vec<(Op, Type, Known)>,
+    all: Vec<(Op, Type, KnownValue)>,
     numbers: Map<Op, u32>,
     written: usize,
     differs: bool,
@@ -79,7 +79,7 @@ impl Lines {
         self.all[line as usize].1
     }
 
-    pub(super) fn known(&self, line: u32) -> Known {
+    pub(super) fn known(&self, line: u32) -> KnownValue {
         self.all[line as usize].2
     }
 
@@ -91,12 +91,12 @@ impl Lines {
         self.numbers.get(&op).copied().filter(|line| (*line as usize) < self.written)
     }
 
-    pub(super) fn push(&mut self, op: Op, ty: Type, known: Known) -> u32 {
+    pub(super) fn push(&mut self, op: Op, ty: Type, known: KnownValue) -> u32 {
         let line = u32::try_from(self.written).expect("fewer lines than memory holds");
         match self.all.get_mut(self.written) {
             Some(draft) if (draft.0, draft.1) == (op, ty) => draft.2 = known,
             _ => {
-                self.forget_the_rest();
+                self.truncate();
                 self.all.push((op, ty, known));
                 self.numbers.insert(op, line);
             }
@@ -105,7 +105,7 @@ impl Lines {
         line
     }
 
-    fn forget_the_rest(&mut self) {
+    fn truncate(&mut self) {
         for (op, ..) in self.all.drain(self.written..) {
             self.numbers.remove(&op);
         }
@@ -135,10 +135,10 @@ mod tests {
     /// Records a sum of the update and scalar `n` of `of_scalars`, perhaps negated.
     fn recorded(ty: Type, of_scalars: Type, [scalars, n]: [usize; 2], negated: bool) -> Arc<Code> {
         let session = Session::new(ty, 1);
-        let u = with(|r| r.put(Op::Update));
+        let u = with(|r| r.intern(Op::Update));
         let numbers: Vec<u32> = (0..scalars).map(|i| with(|r| r.number(of_scalars, i as f64))).collect();
-        let sum = with(|r| r.put(Op::Binary(Binary::Add, numbers[n], u)));
-        let (end, other) = (with(|r| r.put(Op::Unary(Unary::Neg, sum))), sum);
+        let sum = with(|r| r.intern(Op::Binary(Binary::Add, numbers[n], u)));
+        let (end, other) = (with(|r| r.intern(Op::Unary(Unary::Neg, sum))), sum);
         session.finish([Some(if negated { end } else { other }), None]).unwrap_or_else(|_| unreachable!()).code
     }
 
@@ -165,7 +165,7 @@ mod tests {
         for value in [2.0, -0.5, 2.0] {
             let session = Session::new(Type::F64, 1);
             let scalar = with(|r| r.number(Type::F64, value));
-            let twice = with(|r| r.put(Op::Binary(Binary::Add, scalar, scalar)));
+            let twice = with(|r| r.intern(Op::Binary(Binary::Add, scalar, scalar)));
             assert_eq!(with(|r| r.value(twice)), Some(Value::number(Type::F64, 2.0 * value)));
             assert_eq!(session.finish([Some(twice), None]).unwrap_or_else(|_| unreachable!()).scalars, [value]);
         }

@@ -2,15 +2,15 @@
 //!
 //! Guide: [A rule of your own](https://docs.rs/gradchain/latest/gradchain/_guide/own_rule/index.html).
 //!
-//! A rule is a Rust function, which only a compiler can read. Run once on numbers that [record](Program::of_rule), it
-//! becomes a [`Program`]: lines of arithmetic that can be shown, compared, run, or translated to another language.
+//! A rule is a Rust function, which only a compiler can read. Run once on numbers that [record](Program::record_rule),
+//! it becomes a [`Program`]: lines of arithmetic that can be shown, compared, run, or translated to another language.
 
 mod erased;
 mod interpreter;
 mod lines;
-mod of_rule;
 mod op;
 mod pass;
+mod record_rule;
 mod recorder;
 mod replay;
 mod run;
@@ -27,9 +27,9 @@ pub(crate) use erased::{ErasedTile, OnTile};
 pub use interpreter::Interpreter;
 pub use op::{Binary, Comparison, Op, Type, Unary, Value};
 pub(crate) use pass::Passes;
-pub use pass::{Array, Executor, LeafProgram, Pass, Programs, by_chunk};
+pub use pass::{Array, Executor, LeafProgram, Pass, Programs, sum_by_chunk};
 pub use replay::{Arrays, Replay, StateTensors, Tensors, Traffic, download, upload};
-pub use run::Made;
+pub use run::Outputs;
 pub(crate) use traced::Traced;
 
 use self::recorder::{Recording, Session};
@@ -51,7 +51,7 @@ use crate::error::{Error, Result};
 /// use gradchain::part::Clock;
 ///
 /// let momentum = trace(cosine_decay(0.9, 100));
-/// let (program, scalars) = Program::of_rule(&momentum, Clock::after(0), DType::F32)?;
+/// let (program, scalars) = Program::record_rule(&momentum, Clock::after(0), DType::F32)?;
 /// let shown = program.to_string();
 /// assert_eq!(
 ///     shown.lines().collect::<Vec<_>>(),
@@ -62,7 +62,7 @@ use crate::error::{Error, Result};
 /// let made = program.run(&scalars, &mut trace, 1.0, 0.0)?;
 /// assert_eq!((made.update, trace), (Some(2.8), [2.8])); // 1 + 0.9·2
 ///
-/// let (later, scalars) = Program::of_rule(&momentum, Clock::after(50), DType::F32)?;
+/// let (later, scalars) = Program::record_rule(&momentum, Clock::after(50), DType::F32)?;
 /// assert_eq!(later, program);
 /// assert!((scalars[0] - 0.45).abs() < 1e-12); // half of it by now
 /// # Ok::<(), gradchain::Error>(())
@@ -158,9 +158,9 @@ impl Program {
 
     /// Returns whether it is arithmetic on one element.
     ///
-    /// Otherwise it operates on [whole leaves](Op::is_of_arrays), between two passes.
-    pub fn is_of_elements(&self) -> bool {
-        !self.code.lines.iter().any(|(op, _)| op.is_of_arrays())
+    /// Otherwise it operates on [whole leaves](Op::is_array_op), between two passes.
+    pub fn is_elementwise(&self) -> bool {
+        !self.code.lines.iter().any(|(op, _)| op.is_array_op())
     }
 
     /// Returns the number of paths through the comparisons, which is the number of recorded runs.
@@ -172,7 +172,7 @@ impl Program {
 impl Code {
     /// Returns all but the recording statistics.
     #[allow(clippy::type_complexity, reason = "what equality and hashes go by")]
-    fn does(&self) -> (DType, usize, &[(Op, Type)], [Option<u32>; 2], [&[u32]; 2]) {
+    fn content(&self) -> (DType, usize, &[(Op, Type)], [Option<u32>; 2], [&[u32]; 2]) {
         let results = ([self.update, self.param], [&self.new_slots[..], &self.sums]);
         (self.dtype, self.scalars, &self.lines, results.0, results.1)
     }
@@ -180,7 +180,7 @@ impl Code {
 
 impl PartialEq for Program {
     fn eq(&self, other: &Program) -> bool {
-        let one = Arc::ptr_eq(&self.code, &other.code) || self.code.does() == other.code.does();
+        let one = Arc::ptr_eq(&self.code, &other.code) || self.code.content() == other.code.content();
         one && (Arc::ptr_eq(&self.slots, &other.slots) || self.slots == other.slots)
     }
 }
@@ -189,7 +189,7 @@ impl Eq for Program {}
 
 impl Hash for Program {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.code.does().hash(state);
+        self.code.content().hash(state);
         self.slots.hash(state);
     }
 }
@@ -202,17 +202,22 @@ impl Hash for Program {
 fn record<F: Kind>(
     name: &str,
     kind: usize,
-    does: impl FnOnce(Traced<F>, Traced<F>) -> [Option<Traced<F>>; 2],
+    content: impl FnOnce(Traced<F>, Traced<F>) -> [Option<Traced<F>>; 2],
 ) -> Result<Recording> {
     record_lines(name, kind, F::DTYPE, || {
-        does(Traced::put(Op::Update), Traced::put(Op::Param)).map(|result| result.map(Traced::line))
+        content(Traced::intern(Op::Update), Traced::intern(Op::Param)).map(|result| result.map(Traced::line))
     })
 }
 
 /// As [`record`], by line numbers.
-fn record_lines(name: &str, kind: usize, dtype: DType, does: impl FnOnce() -> [Option<u32>; 2]) -> Result<Recording> {
+fn record_lines(
+    name: &str,
+    kind: usize,
+    dtype: DType,
+    content: impl FnOnce() -> [Option<u32>; 2],
+) -> Result<Recording> {
     let session = Session::new(if dtype == DType::F64 { Type::F64 } else { Type::F32 }, kind);
-    let ends = does();
+    let ends = content();
     let named =
         |(part, problem): (&'static str, _)| Error::unrecordable(if part.is_empty() { name } else { part }, problem);
     session.finish(ends).map_err(named)
@@ -224,21 +229,21 @@ impl Code {
     /// Each line comes just before its first use, so that equivalent programs are equal, whatever else was recorded,
     /// and read like a rule.
     fn with_lines(mut self, lines: &[(Op, Type)]) -> Code {
-        const UNPLACED: u32 = u32::MAX;
-        let mut places = vec![UNPLACED; lines.len()];
+        const UNVISITED: u32 = u32::MAX;
+        let mut places = vec![UNVISITED; lines.len()];
         let mut waiting: Vec<u32> = self.results().map(|line| *line).collect();
         waiting.reverse();
         while let Some(&line) = waiting.last() {
             let ((op, ty), first) = (lines[line as usize], waiting.len());
-            if places[line as usize] == UNPLACED {
-                waiting.extend(op.operands().filter(|operand| places[*operand as usize] == UNPLACED));
+            if places[line as usize] == UNVISITED {
+                waiting.extend(op.operands().filter(|operand| places[*operand as usize] == UNVISITED));
                 waiting[first..].reverse();
             }
             if waiting.len() > first {
                 continue;
             }
             waiting.pop();
-            if places[line as usize] == UNPLACED {
+            if places[line as usize] == UNVISITED {
                 places[line as usize] = self.lines.len() as u32;
                 self.lines.push((op.with_operands(|operand| places[operand as usize]), ty));
             }

@@ -266,7 +266,7 @@ pub enum Op {
     ///
     /// This and the following operate on arrays, not on single elements: operands have an element for each of the
     /// leaf's, or are results of such operations.
-    Turn(u32, [u32; 4]),
+    Transpose(u32, [u32; 4]),
     /// A batch of products of matrices `[n, k]` and `[k, m]`; the first of four numbers is the batch size.
     ///
     /// If transposed, the products are of `[n, k]` and the transpose of `[m, k]`.
@@ -275,7 +275,7 @@ pub enum Op {
     /// Summed like sums, then rounded.
     Dots(u32, u32, [u32; 2]),
     /// Each element repeated in place; the numbers are those of elements, and of repetitions.
-    Spread(u32, [u32; 2]),
+    Repeat(u32, [u32; 2]),
 }
 
 impl Op {
@@ -289,7 +289,7 @@ impl Op {
         match self {
             Op::Constant(_) | Op::Scalar(_) | Op::Update | Op::Param | Op::Slot(_) => ([0; 3], 0),
             Op::Widen(a) | Op::Round(a, _) | Op::Unary(_, a) | Op::Powi(a, _) => ([a, 0, 0], 1),
-            Op::Turn(a, _) | Op::Spread(a, _) => ([a, 0, 0], 1),
+            Op::Transpose(a, _) | Op::Repeat(a, _) => ([a, 0, 0], 1),
             Op::Binary(_, a, b) | Op::Compare(_, a, b) => ([a, b, 0], 2),
             Op::Product(a, b, ..) | Op::Dots(a, b, _) => ([a, b, 0], 2),
             Op::MulAdd(a, b, c) | Op::Select(a, b, c) => ([a, b, c], 3),
@@ -307,16 +307,16 @@ impl Op {
             Op::Compare(op, a, b) => Op::Compare(op, f(a), f(b)),
             Op::MulAdd(a, b, c) => Op::MulAdd(f(a), f(b), f(c)),
             Op::Select(a, b, c) => Op::Select(f(a), f(b), f(c)),
-            Op::Turn(a, shape) => Op::Turn(f(a), shape),
+            Op::Transpose(a, shape) => Op::Transpose(f(a), shape),
             Op::Product(a, b, shape, transposed) => Op::Product(f(a), f(b), shape, transposed),
             Op::Dots(a, b, stretches) => Op::Dots(f(a), f(b), stretches),
-            Op::Spread(a, times) => Op::Spread(f(a), times),
+            Op::Repeat(a, times) => Op::Repeat(f(a), times),
         }
     }
 
     /// Returns whether it computes an array of whole arrays, not an element of elements.
-    pub fn is_of_arrays(self) -> bool {
-        matches!(self, Op::Turn(..) | Op::Product(..) | Op::Dots(..) | Op::Spread(..))
+    pub fn is_array_op(self) -> bool {
+        matches!(self, Op::Transpose(..) | Op::Product(..) | Op::Dots(..) | Op::Repeat(..))
     }
 
     /// Returns whether it is an input, not computed from other lines.
@@ -332,7 +332,7 @@ impl Op {
             Op::Widen(_) => Type::F64,
             Op::Round(a, _) | Op::Unary(_, a) | Op::Powi(a, _) | Op::Binary(_, a, _) => of(a),
             Op::MulAdd(a, _, _) | Op::Select(_, a, _) => of(a),
-            Op::Turn(a, _) | Op::Product(a, ..) | Op::Dots(a, ..) | Op::Spread(a, _) => of(a),
+            Op::Transpose(a, _) | Op::Product(a, ..) | Op::Dots(a, ..) | Op::Repeat(a, _) => of(a),
             Op::Compare(..) => Type::Bool,
         }
     }
@@ -343,7 +343,7 @@ impl Op {
         Some(match self {
             Op::Constant(value) => value,
             Op::Scalar(_) | Op::Update | Op::Param | Op::Slot(_) => return None,
-            Op::Turn(..) | Op::Product(..) | Op::Dots(..) | Op::Spread(..) => return None,
+            Op::Transpose(..) | Op::Product(..) | Op::Dots(..) | Op::Repeat(..) => return None,
             Op::Widen(a) => F64(of(a).as_f64()),
             Op::Round(a, dtype) => with_dtype!(dtype, T => match of(a) {
                 F32(x) => F32(convert::<T, f32>(convert::<f32, T>(x))),

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::traced::{Kind, Traced};
 use super::{Program, Recording, record};
-use crate::element::{DType, InEngine, InRecord, Rounding};
+use crate::element::{DType, EngineReal, RecordedArray, Rounding};
 use crate::engine::{self, CHUNK, NOT_REMOTE, Remote, Stage, TILE, sum_tile};
 use crate::error::{Error, Result};
-use crate::numeric::split::each_of;
+use crate::numeric::split::parallel_for_each;
 use crate::state::{Entry, State, StateWalk};
 use crate::tree::{LeafSpec, add_update};
 
@@ -24,7 +24,7 @@ pub struct Pass {
     pub number: usize,
     /// True if the incoming updates are those stored by the previous pass; else they are the gradients.
     pub from_stored: bool,
-    /// The program of each leaf; empty leaves have none. Some may [come later](Executor::leaves_at_a_time).
+    /// The program of each leaf; empty leaves have none. Some may [come later](Executor::batch_size).
     pub leaves: Vec<LeafProgram>,
 }
 
@@ -57,9 +57,9 @@ impl LeafProgram {
     ///
     /// # Errors
     ///
-    /// Fails with the name of the part if it [operates on the whole leaf](Program::is_of_elements).
-    pub fn must_be_of_elements(&self) -> Result<()> {
-        match self.program.is_of_elements() {
+    /// Fails with the name of the part if it [operates on the whole leaf](Program::is_elementwise).
+    pub fn require_elementwise(&self) -> Result<()> {
+        match self.program.is_elementwise() {
             true => Ok(()),
             false => Err(Error::unrecordable(self.part, NOT_REMOTE)),
         }
@@ -75,7 +75,7 @@ pub struct Array {
     /// The type of its elements, to which a [program](Program) rounds its writes.
     pub dtype: DType,
     /// True if it is part of the state. If not, each step writes it before reading it, and does not need it afterwards.
-    pub lasts: bool,
+    pub is_persistent: bool,
 }
 
 /// A device that executes the passes of a step, such as a GPU.
@@ -86,7 +86,7 @@ pub struct Array {
 /// Guide: [On a device](https://docs.rs/gradchain-gpu/latest/gradchain_gpu/_guide/index.html).
 /// [`Interpreter`](super::Interpreter) is a reference implementation.
 pub trait Executor {
-    /// Executes a pass. Returns, for each of its [leaves](Pass::leaves), the sums of each [chunk](by_chunk).
+    /// Executes a pass. Returns, for each of its [leaves](Pass::leaves), the sums of each [chunk](sum_by_chunk).
     ///
     /// The sums of the first chunk come first, then those of the second.
     ///
@@ -100,7 +100,7 @@ pub trait Executor {
     /// A pass is submitted in batches of leaves. The first batch with a sum includes all remaining leaves.
     ///
     /// It is for devices whose [`pass`](Self::pass) returns before its work is done, and which would otherwise be idle.
-    fn leaves_at_a_time(&self) -> usize {
+    fn batch_size(&self) -> usize {
         usize::MAX
     }
 }
@@ -110,7 +110,7 @@ pub trait Executor {
 ///
 /// Within a chunk, tiles of 1024 elements are summed in order; within a tile 16 partial sums, of each sixteenth
 /// element, which are then summed in order.
-pub fn by_chunk(values: &[f64]) -> Vec<f64> {
+pub fn sum_by_chunk(values: &[f64]) -> Vec<f64> {
     let tiles = |chunk: &[f64]| chunk.chunks(TILE).fold(0.0, |sum, tile| sum + sum_tile(tile, |x: f64| x));
     values.chunks(CHUNK).map(tiles).collect()
 }
@@ -120,13 +120,13 @@ pub(crate) struct Passes<'m> {
     /// The addresses of the state's arrays, with their names.
     names: Vec<(usize, String)>,
     /// Arrays that are not state.
-    kept: Vec<usize>,
+    temporaries: Vec<usize>,
     /// The whole-leaf programs of the next barrier.
     pub(super) whole: Vec<Result<LeafProgram>>,
     /// The part that these programs belong to.
     pub(super) part: &'static str,
     /// The previous leaf's result, shared because most leaves have the same.
-    last: Option<(Vec<InRecord>, Program, Arc<[Array]>)>,
+    last: Option<(Vec<RecordedArray>, Program, Arc<[Array]>)>,
     error: Option<Error>,
 }
 
@@ -139,19 +139,19 @@ impl<'m> Passes<'m> {
             }
         };
         state.walk(&mut StateWalk::new(&mut name));
-        Passes { executor, names, kept: Vec::new(), whole: Vec::new(), part: "", last: None, error: None }
+        Passes { executor, names, temporaries: Vec::new(), whole: Vec::new(), part: "", last: None, error: None }
     }
 
-    fn array(&mut self, array: InRecord) -> Array {
-        let InRecord { address, dtype } = array;
+    fn array(&mut self, array: RecordedArray) -> Array {
+        let RecordedArray { address, dtype } = array;
         if let Some((_, name)) = self.names.iter().find(|(known, _)| *known == address) {
-            return Array { name: name.clone(), dtype, lasts: true };
+            return Array { name: name.clone(), dtype, is_persistent: true };
         }
-        let number = self.kept.iter().position(|known| *known == address).unwrap_or_else(|| {
-            self.kept.push(address);
-            self.kept.len() - 1
+        let number = self.temporaries.iter().position(|known| *known == address).unwrap_or_else(|| {
+            self.temporaries.push(address);
+            self.temporaries.len() - 1
         });
-        Array { name: format!("kept {number}"), dtype, lasts: false }
+        Array { name: format!("kept {number}"), dtype, is_persistent: false }
     }
 
     fn leaf<T: Stage, F: Kind>(pass: &engine::Pass<'_, T>, leaf: usize) -> Result<Recording> {
@@ -189,7 +189,7 @@ impl<'m> Passes<'m> {
         let mut all = vec![0.0; chunks.iter().map(|of_leaf| of_leaf.len()).sum::<usize>() * width];
         let mut rest = &some[..];
         loop {
-            let (some, others) = rest.split_at(rest.len().min(self.executor.leaves_at_a_time().max(1)));
+            let (some, others) = rest.split_at(rest.len().min(self.executor.batch_size().max(1)));
             let mut leaves = self.recorded(pass, some)?;
             // Sums block on the device, so all their leaves are submitted at once.
             let adds = leaves.iter().any(|leaf| !leaf.sums.is_empty());
@@ -240,7 +240,7 @@ fn on_threads(leaves: &[usize], each: &(dyn Fn(usize) -> Result<Recording> + Syn
         return leaves.iter().map(|leaf| each(*leaf)).collect();
     }
     let mut parts: Vec<_> = leaves.chunks(AT_ONCE).map(|leaves| (leaves, Vec::new())).collect();
-    each_of(&mut parts, &|(leaves, recorded)| *recorded = leaves.iter().map(|leaf| each(*leaf)).collect());
+    parallel_for_each(&mut parts, &|(leaves, recorded)| *recorded = leaves.iter().map(|leaf| each(*leaf)).collect());
     parts.into_iter().flat_map(|(_, recorded)| recorded).collect()
 }
 
@@ -296,7 +296,7 @@ impl fmt::Display for Programs {
             for (program, leaves) in shown {
                 let leaves: Vec<_> = leaves.iter().map(usize::to_string).collect();
                 let from = if pass.from_stored { "stored updates" } else { "gradients" };
-                let what = if program.is_of_elements() { "pass" } else { "barrier" };
+                let what = if program.is_elementwise() { "pass" } else { "barrier" };
                 writeln!(f, "{what} {}, from {from}, leaves {}", pass.number, leaves.join(", "))?;
                 write!(f, "{program}")?;
             }

@@ -7,14 +7,14 @@ use core::cell::RefCell;
 use std::sync::Arc;
 
 use super::Code;
-use super::lines::{Known, Lines, Map};
+use super::lines::{KnownValue, Lines, Map};
 use super::op::{Comparison, Op, Type, Value};
-use crate::element::{DType, InRecord};
+use crate::element::{DType, RecordedArray};
 
 /// The maximum number of paths through one part.
-const MOST_PATHS: usize = 4096;
+const MAX_PATHS: usize = 4096;
 /// The maximum number of comparisons on one path, for loops that a comparison ends.
-const MOST_DECISIONS: usize = 256;
+const MAX_DECISIONS: usize = 256;
 
 /// Kinds of recordings, one for each of the first passes of a step: a recording is likely to repeat the last of its
 /// kind.
@@ -28,10 +28,10 @@ thread_local! {
 }
 
 #[derive(Default)]
-struct Way {
+struct Path {
     /// The results up to the first difference from earlier runs.
-    given: Vec<Decision>,
-    taken: Vec<Decision>,
+    prefix: Vec<Decision>,
+    decisions: Vec<Decision>,
     /// The relations of two lines that earlier results allow.
     possible: Vec<((u32, u32), Relations)>,
 }
@@ -40,7 +40,7 @@ struct Way {
 #[derive(Clone, Copy, PartialEq)]
 struct Decision {
     condition: u32,
-    answer: bool,
+    result: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -67,7 +67,7 @@ impl Relations {
     }
 
     /// Returns the relations of two lines, the earlier first, that satisfy a comparison.
-    fn that_satisfy(comparison: Comparison, exchanged: bool) -> Relations {
+    fn satisfying_relations(comparison: Comparison, exchanged: bool) -> Relations {
         let less = if exchanged { Relations::GREATER } else { Relations::LESS };
         match comparison {
             Comparison::Less => less,
@@ -78,17 +78,17 @@ impl Relations {
 }
 
 /// Results of paths: of one, or a decision between two.
-enum Ways {
+enum PathTree {
     End(Vec<u32>),
-    Fork { condition: u32, yes: Box<Ways>, no: Box<Ways> },
+    Fork { condition: u32, yes: Box<PathTree>, no: Box<PathTree> },
 }
 
-struct Meeting {
+struct Merge {
     /// The maximum number of differing operands at which equal operations of two paths are merged. The merged operation
     /// has selected operands.
     differing: usize,
     /// The line that selects between two others, by condition and the two.
-    chosen: Map<(u32, u32, u32), u32>,
+    selects: Map<(u32, u32, u32), u32>,
 }
 
 pub(super) struct Recorder {
@@ -98,23 +98,23 @@ pub(super) struct Recorder {
     /// True if incoming numbers are scalars.
     in_scalars: bool,
     /// The current paths, each nested in the previous.
-    ways: Vec<Way>,
+    open_paths: Vec<Path>,
     paths: usize,
     part: &'static str,
     /// The part and operation that cannot be recorded.
     problem: Option<(&'static str, &'static str)>,
     /// The requested arrays, with the element's lines.
-    arrays: Vec<(InRecord, u32)>,
+    arrays: Vec<(RecordedArray, u32)>,
     /// The element's summands, by sum of the chain.
     sums: Vec<(usize, u32)>,
-    chance: u64,
+    random_state: u64,
 }
 
 pub(super) struct Recording {
     pub(super) code: Arc<Code>,
     pub(super) scalars: Vec<f64>,
     /// The state arrays of its slots.
-    pub(super) arrays: Vec<InRecord>,
+    pub(super) arrays: Vec<RecordedArray>,
     /// Its sums, as indices in the chain.
     pub(super) sums: Vec<usize>,
 }
@@ -136,16 +136,16 @@ impl Session {
             lines,
             scalars: Vec::new(),
             in_scalars: true,
-            ways: Vec::new(),
+            open_paths: Vec::new(),
             paths: 0,
             part: "",
             problem: None,
             arrays: Vec::new(),
             sums: Vec::new(),
-            chance: 0x9e37_79b9_7f4a_7c15,
+            random_state: 0x9e37_79b9_7f4a_7c15,
         };
         // Line 0 must always exist; see `Traced`.
-        recorder.put(Op::Constant(Value::number(ty, 0.0)));
+        recorder.intern(Op::Constant(Value::number(ty, 0.0)));
         Session { before: RECORDER.replace(Some(recorder)), kind }
     }
 
@@ -190,13 +190,13 @@ pub(super) fn with<T>(f: impl FnOnce(&mut Recorder) -> T) -> T {
 
 impl Recorder {
     /// Returns the line of an operation, an existing one if possible.
-    pub(super) fn put(&mut self, op: Op) -> u32 {
+    pub(super) fn intern(&mut self, op: Op) -> u32 {
         if let Some(line) = self.lines.find(op) {
             return line;
         }
         let known = self.known(op);
-        if let (Known::Always(value), false) = (known, op.is_input()) {
-            return self.put(Op::Constant(value));
+        if let (KnownValue::Always(value), false) = (known, op.is_input()) {
+            return self.intern(Op::Constant(value));
         }
         let ty = match op {
             // Scalars, some perhaps of the type of sums.
@@ -206,23 +206,23 @@ impl Recorder {
         self.lines.push(op, ty, known)
     }
 
-    fn known(&self, op: Op) -> Known {
+    fn known(&self, op: Op) -> KnownValue {
         let mut always = true;
         for line in op.operands() {
             match self.lines.known(line) {
-                Known::Nothing => return Known::Nothing,
-                Known::ThisStep(_) => always = false,
-                Known::Always(_) => {}
+                KnownValue::Unknown => return KnownValue::Unknown,
+                KnownValue::ThisStep(_) => always = false,
+                KnownValue::Always(_) => {}
             }
         }
         let value = op.evaluate(|line| match self.lines.known(line) {
-            Known::Nothing => unreachable!("an unknown line has returned earlier"),
-            Known::ThisStep(value) | Known::Always(value) => value,
+            KnownValue::Unknown => unreachable!("an unknown line has returned earlier"),
+            KnownValue::ThisStep(value) | KnownValue::Always(value) => value,
         });
         match value {
-            None => Known::Nothing,
-            Some(value) if always => Known::Always(value),
-            Some(value) => Known::ThisStep(value),
+            None => KnownValue::Unknown,
+            Some(value) if always => KnownValue::Always(value),
+            Some(value) => KnownValue::ThisStep(value),
         }
     }
 
@@ -230,18 +230,18 @@ impl Recorder {
     pub(super) fn number(&mut self, ty: Type, value: f64) -> u32 {
         let rounded = Value::number(ty, value);
         if !self.in_scalars {
-            return self.put(Op::Constant(rounded));
+            return self.intern(Op::Constant(rounded));
         }
         let scalar = Op::Scalar(self.scalars.len() as u32);
         self.scalars.push(value);
-        self.lines.push(scalar, ty, Known::ThisStep(rounded))
+        self.lines.push(scalar, ty, KnownValue::ThisStep(rounded))
     }
 
     /// Returns a line's known value: of constants always, of scalars while they are computed.
     pub(super) fn value(&self, line: u32) -> Option<Value> {
         match self.lines.known(line) {
-            Known::Always(value) => Some(value),
-            Known::ThisStep(value) if self.in_scalars => Some(value),
+            KnownValue::Always(value) => Some(value),
+            KnownValue::ThisStep(value) if self.in_scalars => Some(value),
             _ => None,
         }
     }
@@ -255,16 +255,16 @@ impl Recorder {
         core::mem::replace(&mut self.part, part)
     }
 
-    pub(super) fn slot(&mut self, array: InRecord) -> u32 {
+    pub(super) fn slot(&mut self, array: RecordedArray) -> u32 {
         if let Some((_, line)) = self.arrays.iter().find(|(known, _)| *known == array) {
             return *line;
         }
-        let line = self.put(Op::Slot(self.arrays.len() as u32));
+        let line = self.intern(Op::Slot(self.arrays.len() as u32));
         self.arrays.push((array, line));
         line
     }
 
-    pub(super) fn write(&mut self, array: InRecord, line: u32) {
+    pub(super) fn write(&mut self, array: RecordedArray, line: u32) {
         if self.slot(array) != line {
             let held = self.rounded(line, array.dtype);
             self.arrays.iter_mut().filter(|(known, _)| *known == array).for_each(|(_, line)| *line = held);
@@ -273,7 +273,7 @@ impl Recorder {
 
     pub(super) fn rounded(&mut self, line: u32, dtype: DType) -> u32 {
         let size = if self.ty == Type::F64 { 8 } else { 4 };
-        if dtype.size() < size { self.put(Op::Round(line, dtype)) } else { line }
+        if dtype.size() < size { self.intern(Op::Round(line, dtype)) } else { line }
     }
 
     /// Adds to a sum of the chain, unless a count of zero.
@@ -284,92 +284,92 @@ impl Recorder {
     }
 
     pub(super) fn decide(&mut self, comparison: Comparison, a: u32, b: u32) -> bool {
-        let condition = self.put(Op::Compare(comparison, a, b));
-        if let Some(Value::Bool(answer)) = self.value(condition) {
-            return answer;
+        let condition = self.intern(Op::Compare(comparison, a, b));
+        if let Some(Value::Bool(result)) = self.value(condition) {
+            return result;
         }
-        let Some(way) = self.ways.last_mut() else {
+        let Some(path) = self.open_paths.last_mut() else {
             self.refuse("it compares elements before it reads any");
             return false;
         };
         let pair = (a.min(b), a.max(b));
-        let satisfying = Relations::that_satisfy(comparison, a > b);
-        let at = way.possible.iter().position(|(p, _)| *p == pair).unwrap_or_else(|| {
+        let satisfying = Relations::satisfying_relations(comparison, a > b);
+        let at = path.possible.iter().position(|(p, _)| *p == pair).unwrap_or_else(|| {
             let own = Relations::EQUAL.or(Relations::UNORDERED);
-            way.possible.push((pair, if a == b { own } else { Relations::ALL }));
-            way.possible.len() - 1
+            path.possible.push((pair, if a == b { own } else { Relations::ALL }));
+            path.possible.len() - 1
         });
-        let possible = way.possible[at].1;
+        let possible = path.possible[at].1;
         let (yes, no) = (possible.and(satisfying), possible.without(satisfying));
         if yes.0 == 0 || no.0 == 0 {
             return no.0 == 0;
         }
-        let place = way.taken.len();
-        let answer = match way.given.get(place) {
-            Some(given) => {
-                if given.condition != condition {
+        let place = path.decisions.len();
+        let result = match path.prefix.get(place) {
+            Some(prefix) => {
+                if prefix.condition != condition {
                     self.problem.get_or_insert((self.part, DIFFERS));
                 }
-                given.answer
+                prefix.result
             }
-            None if place < MOST_DECISIONS => true,
+            None if place < MAX_DECISIONS => true,
             None => {
                 self.problem.get_or_insert((self.part, "it never stops comparing"));
                 // Pseudo-random, so that a loop ends that waits for either result.
-                self.chance = self.chance.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-                self.chance >> 63 == 1
+                self.random_state = self.random_state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                self.random_state >> 63 == 1
             }
         };
-        way.possible[at].1 = if answer { yes } else { no };
-        way.taken.push(Decision { condition, answer });
-        answer
+        path.possible[at].1 = if result { yes } else { no };
+        path.decisions.push(Decision { condition, result });
+        result
     }
 
-    fn set_out(&mut self, given: Vec<Decision>) {
-        let possible = self.ways.last().map(|way| way.possible.clone()).unwrap_or_default();
-        self.ways.push(Way { given, taken: Vec::new(), possible });
+    fn begin_path(&mut self, prefix: Vec<Decision>) {
+        let possible = self.open_paths.last().map(|path| path.possible.clone()).unwrap_or_default();
+        self.open_paths.push(Path { prefix, decisions: Vec::new(), possible });
         self.paths += 1;
     }
 
-    fn arrive(&mut self) -> Vec<Decision> {
-        let Some(way) = self.ways.pop() else { return Vec::new() };
-        if way.taken.len() < way.given.len() {
+    fn end_path(&mut self) -> Vec<Decision> {
+        let Some(path) = self.open_paths.pop() else { return Vec::new() };
+        if path.decisions.len() < path.prefix.len() {
             self.refuse(DIFFERS);
         }
-        way.taken
+        path.decisions
     }
 
-    fn choose(&mut self, meeting: &mut Meeting, condition: u32, yes: u32, no: u32) -> u32 {
+    fn select(&mut self, merging: &mut Merge, condition: u32, yes: u32, no: u32) -> u32 {
         if yes == no {
             return yes;
         }
-        if let Some(&line) = meeting.chosen.get(&(condition, yes, no)) {
+        if let Some(&line) = merging.selects.get(&(condition, yes, no)) {
             return line;
         }
         let (a, b) = (self.lines.op(yes), self.lines.op(no));
         let types = |op: Op| op.operands().map(|line| self.lines.ty(line));
         let differing = a.operands().zip(b.operands()).filter(|(a, b)| a != b).count();
         let alike = !a.is_input() && a.with_operands(|_| 0) == b.with_operands(|_| 0) && types(a).eq(types(b));
-        let line = if alike && differing <= meeting.differing {
+        let line = if alike && differing <= merging.differing {
             let mut others = b.operands();
             let shared = a.with_operands(|a| {
                 let b = others.next().expect("equal operations have equally many operands");
-                self.choose(meeting, condition, a, b)
+                self.select(merging, condition, a, b)
             });
-            self.put(shared)
+            self.intern(shared)
         } else {
-            self.put(Op::Select(condition, yes, no))
+            self.intern(Op::Select(condition, yes, no))
         };
-        meeting.chosen.insert((condition, yes, no), line);
+        merging.selects.insert((condition, yes, no), line);
         line
     }
 
-    fn meet(&mut self, meeting: &mut Meeting, ways: &Ways) -> Vec<u32> {
-        match ways {
-            Ways::End(results) => results.clone(),
-            Ways::Fork { condition, yes, no } => {
-                let (yes, no) = (self.meet(meeting, yes), self.meet(meeting, no));
-                yes.into_iter().zip(no).map(|(yes, no)| self.choose(meeting, *condition, yes, no)).collect()
+    fn merge(&mut self, merging: &mut Merge, open_paths: &PathTree) -> Vec<u32> {
+        match open_paths {
+            PathTree::End(results) => results.clone(),
+            PathTree::Fork { condition, yes, no } => {
+                let (yes, no) = (self.merge(merging, yes), self.merge(merging, no));
+                yes.into_iter().zip(no).map(|(yes, no)| self.select(merging, *condition, yes, no)).collect()
             }
         }
     }
@@ -390,52 +390,52 @@ impl Recorder {
 /// Runs operations along each path; returns its result lines, equally many on each.
 ///
 /// Incoming numbers are constants during the run, scalars before and after.
-pub(super) fn joined(run: &mut dyn FnMut() -> Vec<u32>) -> Vec<u32> {
+pub(super) fn all_paths(run: &mut dyn FnMut() -> Vec<u32>) -> Vec<u32> {
     let outside = with(|r| core::mem::replace(&mut r.in_scalars, false));
-    let results = on_each_way(run);
+    let results = explore_and_merge(run);
     with(|r| r.in_scalars = outside);
     results
 }
 
-fn on_each_way(run: &mut dyn FnMut() -> Vec<u32>) -> Vec<u32> {
-    let mut ways = explore(run, Vec::new(), &mut 0);
+fn explore_and_merge(run: &mut dyn FnMut() -> Vec<u32>) -> Vec<u32> {
+    let mut open_paths = explore(run, Vec::new(), &mut 0);
     with(|r| {
         // After a refusal any path will do.
         while r.problem.is_some()
-            && let Ways::Fork { yes, .. } = ways
+            && let PathTree::Fork { yes, .. } = open_paths
         {
-            ways = *yes;
+            open_paths = *yes;
         }
-        if let Ways::End(results) = ways {
+        if let PathTree::End(results) = open_paths {
             return results;
         }
         // Keeps the result with the fewest lines, usually as the part was written.
         [1, 3]
-            .map(|differing| r.meet(&mut Meeting { differing, chosen: Map::default() }, &ways))
+            .map(|differing| r.merge(&mut Merge { differing, selects: Map::default() }, &open_paths))
             .into_iter()
             .min_by_key(|results| r.cost(results))
             .expect("there are two results")
     })
 }
 
-fn explore(run: &mut dyn FnMut() -> Vec<u32>, given: Vec<Decision>, paths: &mut usize) -> Ways {
-    let from = given.len();
-    with(|r| r.set_out(given));
+fn explore(run: &mut dyn FnMut() -> Vec<u32>, prefix: Vec<Decision>, paths: &mut usize) -> PathTree {
+    let from = prefix.len();
+    with(|r| r.begin_path(prefix));
     let results = run();
-    let taken = with(Recorder::arrive);
+    let decisions = with(Recorder::end_path);
     *paths += 1;
-    let mut ways = Ways::End(results);
-    for at in (from..taken.len()).rev() {
-        if *paths >= MOST_PATHS {
+    let mut open_paths = PathTree::End(results);
+    for at in (from..decisions.len()).rev() {
+        if *paths >= MAX_PATHS {
             with(|r| r.refuse("it has too many control-flow paths"));
         }
         if with(|r| r.problem.is_some()) {
             break;
         }
-        let mut given = taken[..=at].to_vec();
-        given[at].answer = false;
-        let no = Box::new(explore(run, given, paths));
-        ways = Ways::Fork { condition: taken[at].condition, yes: Box::new(ways), no };
+        let mut prefix = decisions[..=at].to_vec();
+        prefix[at].result = false;
+        let no = Box::new(explore(run, prefix, paths));
+        open_paths = PathTree::Fork { condition: decisions[at].condition, yes: Box::new(open_paths), no };
     }
-    ways
+    open_paths
 }

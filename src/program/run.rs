@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 /// The results of a [`Program`] on an element, besides its new state.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Made<C> {
+pub struct Outputs<C> {
     /// The emitted update, if any.
     pub update: Option<C>,
     /// The new parameter, if any.
@@ -24,8 +24,8 @@ impl Program {
     /// # Errors
     ///
     /// Fails if `C` is not the compute type of the program, the numbers of scalars or state values differ from its own,
-    /// or it is not [of elements](Program::is_of_elements).
-    pub fn run<C: Real>(&self, scalars: &[f64], slots: &mut [C], u: C, p: C) -> Result<Made<C>> {
+    /// or it is not [of elements](Program::is_elementwise).
+    pub fn run<C: Real>(&self, scalars: &[f64], slots: &mut [C], u: C, p: C) -> Result<Outputs<C>> {
         const NAME: &str = "Program::run";
         if C::DTYPE != self.dtype() {
             return Err(Error::argument(NAME, "u", &format!("in {}", self.dtype()), C::DTYPE));
@@ -37,7 +37,7 @@ impl Program {
                 return Err(Error::argument(NAME, argument, &format!("{expected} numbers"), found));
             }
         }
-        if !self.is_of_elements() {
+        if !self.is_elementwise() {
             return Err(Error::argument(NAME, "self", "an element-wise program", "a whole-leaf program"));
         }
         let given = |ty: Type, number: C| Value::number(ty, number.as_f64());
@@ -54,7 +54,7 @@ impl Program {
         }
         let number = |line: &u32| values[*line as usize].as_f64();
         slots.iter_mut().zip(self.new_slots()).for_each(|(slot, line)| *slot = C::of(number(line)));
-        Ok(Made {
+        Ok(Outputs {
             update: self.update().map(|line| C::of(number(&line))),
             param: self.param().map(|line| C::of(number(&line))),
             sums: self.sums().iter().map(number).collect(),

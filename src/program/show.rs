@@ -79,13 +79,13 @@ impl Program {
             Op::MulAdd(a, b, c) => format!("mul_add({}, {}, {})", name(a), name(b), name(c)),
             Op::Compare(op, a, b) => format!("{} {} {}", name(a), op.name(), name(b)),
             Op::Select(c, a, b) => format!("if {} then {} else {}", name(c), name(a), name(b)),
-            Op::Turn(a, [a0, b, c, d]) => format!("turn({}, [{a0}, {b}, {c}, {d}])", name(a)),
+            Op::Transpose(a, [a0, b, c, d]) => format!("transpose({}, [{a0}, {b}, {c}, {d}])", name(a)),
             Op::Product(a, b, [batch, n, k, m], transposed) => {
                 let other = if transposed { format!("transposed {}", name(b)) } else { name(b).clone() };
                 format!("product({}, {other}, {batch}·[{n}, {k}]·[{k}, {m}])", name(a))
             }
             Op::Dots(a, b, [_, stretch]) => format!("dots({}, {}, {stretch})", name(a), name(b)),
-            Op::Spread(a, [_, times]) => format!("spread({}, {times})", name(a)),
+            Op::Repeat(a, [_, times]) => format!("repeat({}, {times})", name(a)),
             Op::Constant(_) | Op::Scalar(_) | Op::Update | Op::Param | Op::Slot(_) => String::new(),
         }
     }

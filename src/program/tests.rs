@@ -10,7 +10,7 @@ use core::num::FpCategory;
 
 use super::traced::{Kind, Traced};
 use super::{Executor, Pass, Program, Recording, Type, record};
-use crate::element::{Contribution, DType, Element, InEngine, InRecord, Real};
+use crate::element::{Contribution, DType, Element, EngineReal, Real, RecordedArray};
 use crate::error::Result;
 use crate::optimizer::{adafactor, adam, adamw};
 use crate::select::Mask;
@@ -218,7 +218,7 @@ fn part<C: Real>(slots: &mut [C], u: C, p: C, terms: &mut [Contribution<C>]) -> 
 /// Records [`part`] with a 16-bit second array, if the feature is on, and the sums of a longer chain.
 fn recorded_part<F: Kind>() -> Recording {
     let arrays = [F::DTYPE, if cfg!(feature = "half") { DType::Bf16 } else { F::DTYPE }];
-    let arrays = [0, 1].map(|address| Some(InRecord { address, dtype: arrays[address] }));
+    let arrays = [0, 1].map(|address| Some(RecordedArray { address, dtype: arrays[address] }));
     let one = |u, p| Some(Traced::record(&arrays, 5..9, &|slots, terms| part(slots, u, p, terms)));
     record::<F>("part", 0, |u, p| [one(u, p), None]).unwrap()
 }
@@ -261,7 +261,7 @@ fn state_counts_and_wide_sums_are_recorded() {
 /// Parts with one choice each.
 struct Parts {
     parts: usize,
-    joined: bool,
+    all_paths: bool,
 }
 
 impl Function for Parts {
@@ -272,20 +272,20 @@ impl Function for Parts {
                 let x = x + C::one();
                 if x > most { most } else { x }
             };
-            if self.joined && C::RECORDS { C::record(&[], 0..0, &|_, _| part()) } else { part() }
+            if self.all_paths && C::RECORDS { C::record(&[], 0..0, &|_, _| part()) } else { part() }
         })
     }
 }
 
 #[test]
 fn the_ways_through_parts_that_are_joined_do_not_multiply() {
-    check::<f32>("apart", &Parts { parts: 6, joined: false });
-    check::<f32>("joined", &Parts { parts: 6, joined: true });
-    let at_once = program_of::<f32>(&Parts { parts: 6, joined: false }).unwrap();
-    let joined = program_of::<f32>(&Parts { parts: 6, joined: true }).unwrap();
-    assert_eq!((at_once.paths(), joined.paths()), (64, 1 + 2 * 6));
-    assert_eq!(at_once, joined, "{at_once}\n{joined}");
-    let many = program_of::<f64>(&Parts { parts: 100, joined: true }).unwrap();
+    check::<f32>("apart", &Parts { parts: 6, all_paths: false });
+    check::<f32>("joined", &Parts { parts: 6, all_paths: true });
+    let at_once = program_of::<f32>(&Parts { parts: 6, all_paths: false }).unwrap();
+    let all_paths = program_of::<f32>(&Parts { parts: 6, all_paths: true }).unwrap();
+    assert_eq!((at_once.paths(), all_paths.paths()), (64, 1 + 2 * 6));
+    assert_eq!(at_once, all_paths, "{at_once}\n{all_paths}");
+    let many = program_of::<f64>(&Parts { parts: 100, all_paths: true }).unwrap();
     assert_eq!(many.paths(), 201);
 }
 
@@ -302,7 +302,7 @@ fn what_cannot_be_recorded_is_refused() {
         |x, _y| { let mut z = x; while z > C::one() { z /= C::of(2.0); } z };
         |x, _y| { let mut z = x; while !(z < C::one()) { z /= C::of(2.0); } z };
     }
-    check_or_refuse("parts", &Parts { parts: 20, joined: false }, Some("too many control-flow paths"));
+    check_or_refuse("parts", &Parts { parts: 20, all_paths: false }, Some("too many control-flow paths"));
 
     struct Changes(Cell<f64>);
     impl Function for Changes {
@@ -341,7 +341,7 @@ fn scalars_are_numbered_and_constants_are_not() {
 
 #[test]
 fn names_are_told_apart() {
-    let arrays = [0, 1, 2, 3, 4, 5].map(|address| Some(InRecord { address, dtype: DType::F64 }));
+    let arrays = [0, 1, 2, 3, 4, 5].map(|address| Some(RecordedArray { address, dtype: DType::F64 }));
     let sum = |u| Traced::record(&arrays, 0..0, &|slots, _| slots.iter().copied().sum::<Traced<f64>>() + u);
     let recorded = record::<f64>("it", 0, |u, _| [Some(sum(u)), None]).unwrap();
     let slots = ["u", "mu", "mu", "s0", "t1", "a/b"].map(String::from).into();
@@ -353,7 +353,7 @@ fn names_are_told_apart() {
 
 #[test]
 fn running_takes_what_the_program_has() {
-    let program = program_of::<f32>(&Parts { parts: 1, joined: true }).unwrap();
+    let program = program_of::<f32>(&Parts { parts: 1, all_paths: true }).unwrap();
     assert!(program.run(&[], &mut [], 1.0_f64, 1.0).unwrap_err().is_argument());
     assert!(program.run(&[], &mut [1.0_f32], 1.0, 1.0).unwrap_err().is_argument());
     assert!(program.run(&[1.0], &mut [], 1.0_f32, 1.0).unwrap_err().is_argument());

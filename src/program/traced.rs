@@ -8,7 +8,9 @@ use num_traits::{Float, Num, NumCast, One, ToPrimitive, Zero};
 
 use super::op::{Binary, Comparison, Op, Type, Unary, Value};
 use super::recorder::{self, with};
-use crate::element::{Both, ByReal, Contribution, DType, Element, InEngine, InRecord, PerReal, Real, Rounding, sealed};
+use crate::element::{
+    BothTypes, Contribution, DType, Element, EngineReal, Real, RecordedArray, Rounding, TypeFamily, TypedJob, sealed,
+};
 
 /// A number in place of one of type `F`: a line of this thread's recording.
 ///
@@ -58,29 +60,29 @@ impl<F: Kind> Traced<F> {
     #[inline(never)]
     pub(super) fn line(self) -> u32 {
         match F::line_named(self.0) {
-            0 => with(|r| r.put(Op::Constant(Value::number(F::TYPE, 0.0)))),
+            0 => with(|r| r.intern(Op::Constant(Value::number(F::TYPE, 0.0)))),
             line => line,
         }
     }
 
     #[inline(never)]
-    pub(super) fn put(op: Op) -> Traced<F> {
-        Traced::of_line(with(|r| r.put(op)))
+    pub(super) fn intern(op: Op) -> Traced<F> {
+        Traced::of_line(with(|r| r.intern(op)))
     }
 
     #[inline(never)]
     fn constant(value: F) -> Traced<F> {
-        Traced::put(Op::Constant(Value::number(F::TYPE, value.as_f64())))
+        Traced::intern(Op::Constant(Value::number(F::TYPE, value.as_f64())))
     }
 
     #[inline(never)]
     fn unary(self, op: Unary) -> Traced<F> {
-        Traced::put(Op::Unary(op, self.line()))
+        Traced::intern(Op::Unary(op, self.line()))
     }
 
     #[inline(never)]
     fn binary(self, op: Binary, other: Traced<F>) -> Traced<F> {
-        Traced::put(Op::Binary(op, self.line(), other.line()))
+        Traced::intern(Op::Binary(op, self.line(), other.line()))
     }
 
     #[inline(never)]
@@ -255,10 +257,10 @@ impl<F: Kind> Float for Traced<F> {
     );
 
     fn powi(self, n: i32) -> Self {
-        Traced::put(Op::Powi(self.line(), n))
+        Traced::intern(Op::Powi(self.line(), n))
     }
     fn mul_add(self, a: Self, b: Self) -> Self {
-        Traced::put(Op::MulAdd(self.line(), a.line(), b.line()))
+        Traced::intern(Op::MulAdd(self.line(), a.line(), b.line()))
     }
     fn sin_cos(self) -> (Self, Self) {
         (self.sin(), self.cos())
@@ -335,7 +337,7 @@ impl<F: Kind> Real for Traced<F> {
     fn wide(self) -> Traced<f64> {
         match F::TYPE {
             Type::F64 => Traced::of_line(self.line()),
-            _ => Traced::put(Op::Widen(self.line())),
+            _ => Traced::intern(Op::Widen(self.line())),
         }
     }
 
@@ -344,7 +346,7 @@ impl<F: Kind> Real for Traced<F> {
     }
 }
 
-impl<F: Kind> InEngine for Traced<F> {
+impl<F: Kind> EngineReal for Traced<F> {
     const RECORDS: bool = true;
 
     fn rounded(self, to: Rounding) -> Traced<F> {
@@ -353,23 +355,23 @@ impl<F: Kind> InEngine for Traced<F> {
     }
 
     fn record(
-        arrays: &[Option<InRecord>],
+        arrays: &[Option<RecordedArray>],
         sums: Range<usize>,
         part: &dyn Fn(&mut [Traced<F>], &mut [Contribution<Traced<F>>]) -> Traced<F>,
     ) -> Traced<F> {
-        if arrays.iter().flatten().any(|array| array.dtype.is_coded()) {
+        if arrays.iter().flatten().any(|array| array.dtype.is_quantized()) {
             Traced::<F>::refuse("its state is 8-bit, which devices do not support");
         }
-        let held = |array: &Option<InRecord>| array.map(|array| with(|r| r.slot(array)));
+        let held = |array: &Option<RecordedArray>| array.map(|array| with(|r| r.slot(array)));
         let held: Vec<_> =
             arrays.iter().map(|array| held(array).map_or_else(Traced::default, Traced::of_line)).collect();
-        let results = recorder::joined(&mut || {
+        let results = recorder::all_paths(&mut || {
             let (mut slots, mut terms) = (held.clone(), vec![Contribution::default(); sums.len()]);
             let u = part(&mut slots, &mut terms);
             let slots = slots.into_iter().map(Traced::line);
             let terms = terms.into_iter().map(|term: Contribution<Traced<F>>| match term.sum {
                 Some(sum) => sum.line(),
-                None => with(|r| r.put(Op::Constant(Value::Count(term.count)))),
+                None => with(|r| r.intern(Op::Constant(Value::Count(term.count)))),
             });
             slots.chain(terms).chain([u.line()]).collect()
         });
@@ -391,11 +393,11 @@ impl<F: Kind> InEngine for Traced<F> {
         with(|r| r.refuse(why));
     }
 
-    fn pick<P: PerReal>(_: &Both<P>) -> Option<&P::Of<Traced<F>>> {
+    fn member<P: TypeFamily>(_: &BothTypes<P>) -> Option<&P::Of<Traced<F>>> {
         None
     }
 
-    fn split<J: ByReal>(job: J, argument: J::Argument<Traced<F>>) -> J::Output {
+    fn dispatch_type<J: TypedJob>(job: J, argument: J::Argument<Traced<F>>) -> J::Output {
         job.recorded(argument, Traced::line, Traced::of_line)
     }
 }

@@ -13,31 +13,36 @@ use crate::state::Moments;
 use crate::tree::LeafSpec;
 
 /// A leaf on this thread's recorder.
-struct Recorded {
+struct RecordedLeaf {
     dtype: Type,
     /// Elements of the leaf, and of each line.
     len: usize,
     lens: HashMap<u32, usize>,
 }
 
-const OTHER_LINE: &str = "it uses a line of another leaf";
-const OTHER_SIZE: &str = "it combines arrays of incompatible sizes";
+const FOREIGN_LINE: &str = "it uses a line of another leaf";
+const SIZE_MISMATCH: &str = "it combines arrays of incompatible sizes";
 const TOO_LARGE: &str = "it has an array of more than 2³² elements";
 
-impl Recorded {
+impl RecordedLeaf {
     fn line(&mut self, line: u32, len: usize) -> Line {
         self.lens.insert(line, len);
         Line(line)
     }
 
     /// Records an operation on lines of these lengths, with `len` elements as its result.
-    fn put<const N: usize>(&mut self, lines: [(Line, usize); N], op: impl FnOnce() -> Option<Op>, len: usize) -> Line {
+    fn intern<const N: usize>(
+        &mut self,
+        lines: [(Line, usize); N],
+        op: impl FnOnce() -> Option<Op>,
+        len: usize,
+    ) -> Line {
         let wrong = lines.iter().find_map(|(line, expected)| match self.lens.get(&line.0) {
-            None => Some(OTHER_LINE),
-            Some(len) => (len != expected).then_some(OTHER_SIZE),
+            None => Some(FOREIGN_LINE),
+            Some(len) => (len != expected).then_some(SIZE_MISMATCH),
         });
         match (wrong, op()) {
-            (None, Some(op)) => self.line(with(|recorder| recorder.put(op)), len),
+            (None, Some(op)) => self.line(with(|recorder| recorder.intern(op)), len),
             (why, _) => {
                 self.refuse(why.unwrap_or(TOO_LARGE));
                 self.update()
@@ -51,26 +56,26 @@ impl Recorded {
     }
 
     /// Expands a line to all elements.
-    fn of_all(&mut self, line: Line) -> Line {
+    fn broadcast(&mut self, line: Line) -> Line {
         match self.lens.get(&line.0) {
             Some(len) if *len == self.len => return line,
-            Some(_) => self.refuse(OTHER_SIZE),
-            None => self.refuse(OTHER_LINE),
+            Some(_) => self.refuse(SIZE_MISMATCH),
+            None => self.refuse(FOREIGN_LINE),
         }
         self.update()
     }
 
     fn unary(&mut self, op: Unary, x: Line) -> Line {
         let len = self.len(x);
-        self.put([(x, len)], || Some(Op::Unary(op, x.0)), len)
+        self.intern([(x, len)], || Some(Op::Unary(op, x.0)), len)
     }
 
     /// Broadcasts single numbers.
     fn binary(&mut self, op: Binary, x: Line, y: Line) -> Line {
-        let (of_x, of_y) = (self.len(x), self.len(y));
-        let len = if of_x == 1 { of_y } else { of_x };
-        let expected = if of_y == 1 { 1 } else { len };
-        self.put([(x, of_x), (y, expected)], || Some(Op::Binary(op, x.0, y.0)), len)
+        let (len_x, len_y) = (self.len(x), self.len(y));
+        let len = if len_x == 1 { len_y } else { len_x };
+        let expected = if len_y == 1 { 1 } else { len };
+        self.intern([(x, len_x), (y, expected)], || Some(Op::Binary(op, x.0, y.0)), len)
     }
 }
 
@@ -91,19 +96,19 @@ fn product(shape: &[usize]) -> usize {
     shape.iter().try_fold(1_usize, |product, size| product.checked_mul(*size)).unwrap_or(usize::MAX)
 }
 
-impl RemoteLeaf for Recorded {
+impl RemoteLeaf for RecordedLeaf {
     fn update(&mut self) -> Line {
-        self.line(with(|recorder| recorder.put(Op::Update)), self.len)
+        self.line(with(|recorder| recorder.intern(Op::Update)), self.len)
     }
     fn array(&mut self, of: &Moments, leaf: usize) -> Option<Line> {
-        let array = of.in_record(leaf)?;
+        let array = of.recorded_array(leaf)?;
         Some(self.line(with(|recorder| recorder.slot(array)), len_of(of, leaf)))
     }
     fn write(&mut self, of: &Moments, leaf: usize, line: Line) {
-        let Some(array) = of.in_record(leaf) else { return };
+        let Some(array) = of.recorded_array(leaf) else { return };
         match self.len(line) == len_of(of, leaf) {
             true => with(|recorder| recorder.write(array, line.0)),
-            false => self.refuse(OTHER_SIZE),
+            false => self.refuse(SIZE_MISMATCH),
         }
     }
     fn number(&mut self, value: f64) -> Line {
@@ -127,23 +132,23 @@ impl RemoteLeaf for Recorded {
     fn sqrt(&mut self, x: Line) -> Line {
         self.unary(Unary::Sqrt, x)
     }
-    fn turn(&mut self, x: Line, shape: [usize; 4]) -> Line {
+    fn transpose(&mut self, x: Line, shape: [usize; 4]) -> Line {
         let len = product(&shape);
-        self.put([(x, len)], || Some(Op::Turn(x.0, sizes(shape)?)), len)
+        self.intern([(x, len)], || Some(Op::Transpose(x.0, sizes(shape)?)), len)
     }
     fn product(&mut self, x: Line, y: Line, shape: [usize; 4], transposed: bool) -> Line {
         let [batch, n, k, m] = shape;
         let lines = [(x, product(&[batch, n, k])), (y, product(&[batch, k, m]))];
-        self.put(lines, || Some(Op::Product(x.0, y.0, sizes(shape)?, transposed)), product(&[batch, n, m]))
+        self.intern(lines, || Some(Op::Product(x.0, y.0, sizes(shape)?, transposed)), product(&[batch, n, m]))
     }
     fn dots(&mut self, x: Line, y: Line, len: usize, stretch: usize) -> Line {
         let expected = if self.len(y) == 1 { 1 } else { len };
         let fits = stretch > 0 && len.is_multiple_of(stretch);
         let lines = [(x, if fits { len } else { usize::MAX }), (y, expected)];
-        self.put(lines, || Some(Op::Dots(x.0, y.0, sizes([len, stretch])?)), len.checked_div(stretch).unwrap_or(0))
+        self.intern(lines, || Some(Op::Dots(x.0, y.0, sizes([len, stretch])?)), len.checked_div(stretch).unwrap_or(0))
     }
-    fn spread(&mut self, x: Line, len: usize, times: usize) -> Line {
-        self.put([(x, len)], || Some(Op::Spread(x.0, sizes([len, times])?)), product(&[len, times]))
+    fn repeat(&mut self, x: Line, len: usize, times: usize) -> Line {
+        self.intern([(x, len)], || Some(Op::Repeat(x.0, sizes([len, times])?)), product(&[len, times]))
     }
     fn refuse(&mut self, why: &'static str) {
         with(|recorder| recorder.refuse(why));
@@ -159,10 +164,10 @@ impl Passes<'_> {
     ) -> Result<LeafProgram> {
         let dtype = spec.dtype().compute();
         let of = if dtype == DType::F64 { Type::F64 } else { Type::F32 };
-        let mut on = Recorded { dtype: of, len: spec.len(), lens: HashMap::new() };
+        let mut on = RecordedLeaf { dtype: of, len: spec.len(), lens: HashMap::new() };
         let made = || {
             let line = does(&mut on);
-            [Some(on.of_all(line).0), None]
+            [Some(on.broadcast(line).0), None]
         };
         let recorded = record_lines(self.part, 0, dtype, made)?;
         let mut named = self.named(leaf, spec, recorded);

@@ -1,5 +1,5 @@
 use super::set::{TreeSet, projection};
-use super::simplex::Cut;
+use super::simplex::SoftThreshold;
 use super::vector::Vector;
 use crate::part::prelude::*;
 use crate::tree::TreeMut;
@@ -65,6 +65,6 @@ impl TreeSet for L1Sphere {
 }
 
 pub(super) fn shrink(x: &mut dyn Vector, scale: f64) {
-    let cut = Cut::new(x, f64::abs, scale);
-    x.map(|x| cut.rest(x.abs()).copysign(x));
+    let threshold = SoftThreshold::new(x, f64::abs, scale);
+    x.map(|x| threshold.rest(x.abs()).copysign(x));
 }

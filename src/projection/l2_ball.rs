@@ -1,4 +1,4 @@
-use super::l2_sphere::{length, stretch};
+use super::l2_sphere::{length, rescale_norm};
 use super::set::{TreeSet, projection};
 use super::vector::Vector;
 use crate::part::prelude::*;
@@ -61,7 +61,7 @@ impl TreeSet for L2Ball {
         let (norm, scale) = (length(x), self.scale.at(count));
         // NaN is outside.
         if norm > scale || norm.is_nan() {
-            stretch(x, norm, scale);
+            rescale_norm(x, norm, scale);
         }
     }
 }

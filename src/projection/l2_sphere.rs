@@ -61,7 +61,7 @@ impl TreeSet for L2Sphere {
             let equal = scale / (x.elements() as f64).sqrt();
             return x.map(|_| equal);
         }
-        stretch(x, norm, scale);
+        rescale_norm(x, norm, scale);
     }
 }
 
@@ -75,7 +75,7 @@ pub(super) fn length(x: &mut dyn Vector) -> f64 {
     if most == 0.0 || !most.is_finite() { most } else { most * x.sum(|x| (x / most) * (x / most)).sqrt() }
 }
 
-pub(super) fn stretch(x: &mut dyn Vector, from: f64, to: f64) {
+pub(super) fn rescale_norm(x: &mut dyn Vector, from: f64, to: f64) {
     let factor = to / from;
     // The quotient of lengths may overflow or underflow.
     if factor.is_normal() { x.map(|x| x * factor) } else { x.map(|x| x / from * to) }

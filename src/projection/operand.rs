@@ -1,12 +1,12 @@
 use core::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use crate::arguments::Within;
+use crate::arguments::CheckRange;
 use crate::error::{Error, Result};
 use crate::range::Range;
 use crate::recipe::{self, ConfigError, Entries, FromRecipe, Node, OneOrMore, Recipe, ToRecipe};
 use crate::schedule::{Hyperparam, Schedule};
-use crate::tree::stretch::leaves;
+use crate::tree::row_major::leaves;
 use crate::tree::{Cursor, Difference, LeafSpec, Slices, Structure, Tree, dense_strides};
 
 /// An argument of a set: a number for all elements, or a tree with a number for each.
@@ -56,13 +56,13 @@ impl Operand {
     }
 }
 
-impl Within for Operand {
-    fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+impl CheckRange for Operand {
+    fn check_range(&self, function: &str, argument: &str, range: Range) -> Result<()> {
         let tree = match self {
-            Operand::Number(number) => return number.within(function, argument, range),
+            Operand::Number(number) => return number.check_range(function, argument, range),
             Operand::Tree(tree) => tree,
         };
-        match tree.find(|x| !(range.holds)(x)) {
+        match tree.find(|x| !(range.contains)(x)) {
             Some((path, i, x)) => Err(Error::argument(function, argument, range.text, format!("{x} at {path}[{i}]"))),
             None => Ok(()),
         }
@@ -297,16 +297,16 @@ impl Values {
         }
     }
 
-    /// Returns the values of a chunk; `room` has its length.
-    pub(super) fn stretch<'a>(&'a self, start: usize, room: &'a mut [f64]) -> &'a [f64] {
+    /// Returns the values of a chunk; `scratch` has its length.
+    pub(super) fn row_major<'a>(&'a self, start: usize, scratch: &'a mut [f64]) -> &'a [f64] {
         match self {
-            Values::One(value) => Values::fill(*value, room),
-            Values::Each(values) => &values[start..][..room.len()],
+            Values::One(value) => Values::fill(*value, scratch),
+            Values::Each(values) => &values[start..][..scratch.len()],
         }
     }
 
-    pub(super) fn fill(value: f64, room: &mut [f64]) -> &[f64] {
-        room.fill(value);
-        room
+    pub(super) fn fill(value: f64, scratch: &mut [f64]) -> &[f64] {
+        scratch.fill(value);
+        scratch
     }
 }

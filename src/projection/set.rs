@@ -5,8 +5,8 @@ use super::operand::{Operand, TreeValues, Values};
 use super::vector::{TreeVector, Vector};
 use crate::arguments::{Argument, Visit};
 use crate::part::prelude::*;
-use crate::recipe::Decided;
-use crate::tree::stretch::{STRETCH, leaves_mut, rewrite};
+use crate::recipe::Fixed;
+use crate::tree::row_major::{ROW_MAJOR_CHUNK, leaves_mut, rewrite};
 use crate::tree::{LeafSpec, Structure, TreeMut};
 
 /// A set to project on.
@@ -91,7 +91,7 @@ pub(super) fn check_direction<S: TreeSet>(set: &S) -> Result<()> {
 
 /// Visits the arguments except trees, for injection.
 pub(super) fn injected<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
-    visit("projection", Argument::Static(&mut Decided(S::NAME)));
+    visit("projection", Argument::Static(&mut Fixed(S::NAME)));
     set.arguments(&mut |name, argument| match argument {
         Described::By(number) | Described::Over(Operand::Number(number)) => visit(name, Argument::Hyperparam(number)),
         Described::Over(tree) => visit(name, Argument::Static(tree)),
@@ -100,7 +100,7 @@ pub(super) fn injected<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
 
 /// Visits the arguments for configs.
 pub(super) fn own<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
-    visit("projection", Argument::Static(&mut Decided(S::NAME)));
+    visit("projection", Argument::Static(&mut Fixed(S::NAME)));
     set.arguments(&mut |name, argument| match argument {
         Described::By(number) => visit(name, Argument::Hyperparam(number)),
         Described::Over(operand) => visit(name, Argument::Static(operand)),
@@ -178,9 +178,10 @@ pub(super) fn project_elements<S: ElementSet, T: TreeMut + ?Sized>(set: &S, tree
     for (leaf, bounds) in leaves_mut(tree).iter_mut().zip(bounds) {
         let [lower, upper] = sides(bounds, numbers);
         rewrite(leaf, |start, x| {
-            let mut rooms = [[0.0; STRETCH]; 2];
+            let mut rooms = [[0.0; ROW_MAJOR_CHUNK]; 2];
             let [low, high] = &mut rooms;
-            let (low, high) = (lower.stretch(start, &mut low[..x.len()]), upper.stretch(start, &mut high[..x.len()]));
+            let (low, high) =
+                (lower.row_major(start, &mut low[..x.len()]), upper.row_major(start, &mut high[..x.len()]));
             x.iter_mut().zip(low.iter().zip(high)).for_each(|(x, (low, high))| *x = between(*x, *low, *high));
         });
     }
@@ -194,8 +195,8 @@ pub(super) fn sides([lower, upper]: LeafBounds, numbers: [f64; 2]) -> [Values; 2
 pub(super) fn project_tree<S: TreeSet, T: TreeMut + ?Sized>(set: &S, tree: &mut T) -> Result<()> {
     set.check()?;
     let structure = Structure::of(tree)?;
-    let beside = beside(set, &structure, &vec![true; structure.len()], TreeValues::row_major)?;
-    let x = &mut TreeVector { leaves: &mut leaves_mut(tree), beside: &beside };
+    let vector_values = vector_values(set, &structure, &vec![true; structure.len()], TreeValues::row_major)?;
+    let x = &mut TreeVector { leaves: &mut leaves_mut(tree), vector_values: &vector_values };
     if x.elements() > 0 {
         set.move_to(0, x);
     }
@@ -203,7 +204,7 @@ pub(super) fn project_tree<S: TreeSet, T: TreeMut + ?Sized>(set: &S, tree: &mut 
 }
 
 /// Returns the values of the set's vector per leaf; none without a vector.
-pub(super) fn beside<S: TreeSet>(
+pub(super) fn vector_values<S: TreeSet>(
     set: &S,
     structure: &Structure,
     active: &[bool],
@@ -268,7 +269,12 @@ macro_rules! projection {
 
             fn check(&self) -> $crate::Result<()> {
                 $crate::Error::all([
-                    $($crate::arguments::Within::within(&self.$a, $name, stringify!($a), $crate::range::$range),)*
+                    $($crate::arguments::CheckRange::check_range(
+                        &self.$a,
+                        $name,
+                        stringify!($a),
+                        $crate::range::$range,
+                    ),)*
                 ])?;
                 $($check(self)?;)?
                 Ok(())

@@ -63,20 +63,20 @@ projection! {
 
 impl TreeSet for Simplex {
     fn move_to(&self, count: u64, x: &mut dyn Vector) {
-        let cut = Cut::new(x, |x| x, self.scale.at(count));
-        x.map(|x| cut.rest(x));
+        let threshold = SoftThreshold::new(x, |x| x, self.scale.at(count));
+        x.map(|x| threshold.rest(x));
     }
 }
 
 /// The amount subtracted from all elements, so that the positive remainders have a given sum.
-pub(super) struct Cut {
+pub(super) struct SoftThreshold {
     /// The largest element, and the amount beyond it, apart to keep small remainders exact.
     largest: f64,
     beyond: f64,
 }
 
-impl Cut {
-    pub(super) fn new(x: &mut dyn Vector, f: impl Fn(f64) -> f64, sum: f64) -> Cut {
+impl SoftThreshold {
+    pub(super) fn new(x: &mut dyn Vector, f: impl Fn(f64) -> f64, sum: f64) -> SoftThreshold {
         let largest = x.max(&f);
         let below = |x: f64| f(x) - largest;
         // Two lower bounds of the exact cut: one element has the whole sum, or all share it.
@@ -86,13 +86,13 @@ impl Cut {
         loop {
             let (rests, count) = rests(x, |x| below(x) - beyond);
             if count == 0.0 {
-                return Cut { largest, beyond };
+                return SoftThreshold { largest, beyond };
             }
             beyond += (rests - sum) / count;
             // In exact arithmetic the cut only rises. Once the count stops falling, rounding could alternate between
             // two counts without end.
             if last.replace(count).is_some_and(|before| count >= before) {
-                return Cut { largest, beyond };
+                return SoftThreshold { largest, beyond };
             }
         }
     }

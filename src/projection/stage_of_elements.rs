@@ -5,7 +5,7 @@ use super::set::{ElementSet, LeafBounds, bounds, check_sum, injected, own};
 use crate::arguments::{Arguments, Visit, recipe_of};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
-use crate::tree::stretch::STRETCH;
+use crate::tree::row_major::ROW_MAJOR_CHUNK;
 
 /// See [`project`](crate::transform::project): the projection of each element separately.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,8 +57,8 @@ impl<S: ElementSet> Part for ProjectElements<S> {
         own(&mut self.projection, visit);
     }
 
-    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
-        let [ours, theirs] = [self, made].map(|part| part.projection.trees());
+    fn changed_argument(&self, original: &Self) -> Option<&'static str> {
+        let [ours, theirs] = [self, original].map(|part| part.projection.trees());
         let name = |tree: Option<(&'static str, _)>| tree.map(|(name, _)| name);
         ours.into_iter().zip(theirs).find(|(ours, theirs)| ours != theirs).and_then(|(a, b)| name(a).or(name(b)))
     }
@@ -69,7 +69,7 @@ impl<S: ElementSet> Part for ProjectElements<S> {
 }
 
 impl<S: ElementSet> RuleWithMemory for ProjectElements<S> {
-    const APART: bool = true;
+    const USES_SLICES: bool = true;
     const READS_PARAMS: bool = true;
     type Memory = ProjectElementsState;
     type Slots<C: Real> = [C; 0];
@@ -95,29 +95,29 @@ impl<S: ElementSet> RuleWithMemory for ProjectElements<S> {
 
     #[inline(always)]
     fn apply<C: Real>(k: [C; 2], _: &mut [C; 0], u: C, p: C, _: &mut [u32]) -> C {
-        hold(k, u, p)
+        clamp_update(k, u, p)
     }
 
-    fn is_apart(&self, memory: &ProjectElementsState, leaf: usize) -> bool {
+    fn uses_slices(&self, memory: &ProjectElementsState, leaf: usize) -> bool {
         arrays(memory, leaf) > 0
     }
 
     // With bounds for each element.
     #[inline(always)]
-    fn apply_apart<C: Real>(&self, memory: &ProjectElementsState, _: [C; 2], []: [&mut [C]; 0], at: Stretch<'_, C>) {
+    fn apply_slice<C: Real>(&self, memory: &ProjectElementsState, _: [C; 2], []: [&mut [C]; 0], at: LeafSlice<'_, C>) {
         let bounds = &memory.bounds[at.leaf];
-        for (k, u) in at.u.chunks_mut(STRETCH).enumerate() {
-            let mut rooms = [[0.0; STRETCH]; 2];
+        for (k, u) in at.u.chunks_mut(ROW_MAJOR_CHUNK).enumerate() {
+            let mut rooms = [[0.0; ROW_MAJOR_CHUNK]; 2];
             let [low, high] = &mut rooms;
             let n = u.len();
-            let of = |side: usize, room| match &bounds[side] {
-                Some(values) => values.stretch(at.start + k * STRETCH, room),
-                None => Values::fill(memory.numbers[side], room),
+            let of = |side: usize, scratch| match &bounds[side] {
+                Some(values) => values.row_major(at.start + k * ROW_MAJOR_CHUNK, scratch),
+                None => Values::fill(memory.numbers[side], scratch),
             };
             let (lower, upper) = (&of(0, &mut low[..n])[..n], &of(1, &mut high[..n])[..n]);
-            let p = &at.p[k * STRETCH..][..n];
+            let p = &at.p[k * ROW_MAJOR_CHUNK..][..n];
             for i in 0..n {
-                u[i] = hold([C::of(lower[i]), C::of(upper[i])], u[i], p[i]);
+                u[i] = clamp_update([C::of(lower[i]), C::of(upper[i])], u[i], p[i]);
             }
         }
     }
@@ -139,7 +139,7 @@ fn arrays(memory: &ProjectElementsState, leaf: usize) -> usize {
 /// itself, at least one unit in the last place, puts the exact sum on the inner side. Rounding carries no sum across a
 /// number of its own dtype.
 #[inline(always)]
-fn hold<C: Real>([lower, upper]: [C; 2], u: C, p: C) -> C {
+fn clamp_update<C: Real>([lower, upper]: [C; 2], u: C, p: C) -> C {
     let (above, below) = (p + u > upper, p + u < lower);
     let u = select_unpredictable(above, upper - p, select_unpredictable(below, lower - p, u));
     let little = C::epsilon() * u.abs();

@@ -1,5 +1,5 @@
 use super::operand::{TreeValues, Values};
-use super::set::{TreeSet, beside, check_sum, injected, own};
+use super::set::{TreeSet, check_sum, injected, own, vector_values};
 use super::vector::{SumVector, Vector};
 use crate::arguments::{Arguments, Visit, recipe_of};
 use crate::part::prelude::*;
@@ -34,7 +34,7 @@ pub struct ProjectTreeState {
     /// Steps done, the count for schedules.
     pub count: Count,
     /// The set's vector, in the leaves' memory order; not saved.
-    beside: Vec<Values>,
+    vector_values: Vec<Values>,
     /// A hash of the vector's tree, if any.
     tree: u64,
 }
@@ -57,9 +57,9 @@ impl<S: TreeSet> crate::engine::Part for ProjectTree<S> {
         own(&mut self.projection, visit);
     }
 
-    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
+    fn changed_argument(&self, original: &Self) -> Option<&'static str> {
         let name = self.projection.along().map(|(name, _)| name);
-        name.filter(|_| tree(&self.projection) != tree(&made.projection))
+        name.filter(|_| tree(&self.projection) != tree(&original.projection))
     }
 
     fn recipe(&self) -> Recipe {
@@ -72,18 +72,18 @@ impl<S: TreeSet> crate::engine::WholeTreeTransformation for ProjectTree<S> {
     type State = ProjectTreeState;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ProjectTreeState> {
-        let beside = beside(&self.projection, at.structure(), at.active(), TreeValues::in_memory_order)?;
+        let vector_values = vector_values(&self.projection, at.structure(), at.active(), TreeValues::in_memory_order)?;
         let tree = check_sum(&tree(&self.projection));
-        Ok(ProjectTreeState { count: Count::default(), beside, tree })
+        Ok(ProjectTreeState { count: Count::default(), vector_values, tree })
     }
 
     fn transform(&self, state: &mut ProjectTreeState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let count = state.count.get();
         state.count.increment();
         if let Some(number) = self.projection.along().and_then(|(_, operand)| operand.number(count)) {
-            state.beside.iter_mut().for_each(|values| *values = Values::One(number));
+            state.vector_values.iter_mut().for_each(|values| *values = Values::One(number));
         }
-        let x = &mut SumVector { tree, beside: &state.beside };
+        let x = &mut SumVector { tree, vector_values: &state.vector_values };
         if x.elements() > 0 {
             self.projection.move_to(count, x);
         }

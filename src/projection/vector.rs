@@ -4,7 +4,7 @@
 use super::operand::Values;
 use crate::element::Real;
 use crate::engine::{LeafVisitor, WholeLeaf, WholeTree, sum_tile};
-use crate::tree::stretch::{STRETCH, read, rewrite};
+use crate::tree::row_major::{ROW_MAJOR_CHUNK, read, rewrite};
 use crate::tree::{LeafMut, LeafRef};
 
 /// A vector, and beside it a second vector of the set, such as a normal, or an empty one.
@@ -24,7 +24,7 @@ impl dyn Vector + '_ {
     }
 
     pub(super) fn sum_with(&mut self, f: impl Fn(f64, f64) -> f64) -> f64 {
-        let (mut sum, mut products) = (0.0, [0.0; STRETCH]);
+        let (mut sum, mut products) = (0.0, [0.0; ROW_MAJOR_CHUNK]);
         self.read(&mut |x, a| {
             let products = &mut products[..x.len()];
             products.iter_mut().zip(x.iter().zip(a)).for_each(|(product, (x, a))| *product = f(*x, *a));
@@ -53,10 +53,10 @@ impl dyn Vector + '_ {
     }
 }
 
-/// The leaves of a tree; `beside` has an entry per leaf, or none.
+/// The leaves of a tree; `vector_values` has an entry per leaf, or none.
 pub(super) struct TreeVector<'a, 'b> {
     pub(super) leaves: &'a mut [LeafMut<'b>],
-    pub(super) beside: &'a [Values],
+    pub(super) vector_values: &'a [Values],
 }
 
 impl Vector for TreeVector<'_, '_> {
@@ -65,34 +65,34 @@ impl Vector for TreeVector<'_, '_> {
     }
 
     fn read(&mut self, each: &mut dyn FnMut(&[f64], &[f64])) {
-        let mut room = [0.0; STRETCH];
+        let mut scratch = [0.0; ROW_MAJOR_CHUNK];
         for (i, leaf) in self.leaves.iter().enumerate() {
-            let beside = self.beside.get(i);
+            let vector_values = self.vector_values.get(i);
             let shared = LeafRef::lend(leaf.parts.clone());
-            read(&shared, |start, x| each(x, stretch(beside, start, &mut room[..x.len()])));
+            read(&shared, |start, x| each(x, row_major(vector_values, start, &mut scratch[..x.len()])));
         }
     }
 
     fn rewrite(&mut self, each: &mut dyn FnMut(&mut [f64], &[f64])) {
-        let mut room = [0.0; STRETCH];
+        let mut scratch = [0.0; ROW_MAJOR_CHUNK];
         for (i, leaf) in self.leaves.iter_mut().enumerate() {
-            let beside = self.beside.get(i);
+            let vector_values = self.vector_values.get(i);
             rewrite(leaf, |start, x| {
-                let beside = stretch(beside, start, &mut room[..x.len()]);
-                each(x, beside);
+                let vector_values = row_major(vector_values, start, &mut scratch[..x.len()]);
+                each(x, vector_values);
             });
         }
     }
 }
 
-fn stretch<'a>(beside: Option<&'a Values>, start: usize, room: &'a mut [f64]) -> &'a [f64] {
-    beside.map_or(&[], |values| values.stretch(start, room))
+fn row_major<'a>(vector_values: Option<&'a Values>, start: usize, scratch: &'a mut [f64]) -> &'a [f64] {
+    vector_values.map_or(&[], |values| values.row_major(start, scratch))
 }
 
 /// Parameters plus updates, both in memory. Rewriting it rewrites the updates.
 pub(super) struct SumVector<'a, 'b> {
     pub(super) tree: &'a mut WholeTree<'b>,
-    pub(super) beside: &'a [Values],
+    pub(super) vector_values: &'a [Values],
 }
 
 impl Vector for SumVector<'_, '_> {
@@ -102,42 +102,42 @@ impl Vector for SumVector<'_, '_> {
     }
 
     fn read(&mut self, each: &mut dyn FnMut(&[f64], &[f64])) {
-        self.tree.visit(&mut Read { beside: self.beside, each });
+        self.tree.visit(&mut Read { vector_values: self.vector_values, each });
     }
 
     fn rewrite(&mut self, each: &mut dyn FnMut(&mut [f64], &[f64])) {
-        self.tree.visit(&mut Rewrite { beside: self.beside, each });
+        self.tree.visit(&mut Rewrite { vector_values: self.vector_values, each });
     }
 }
 
 struct Read<'a> {
-    beside: &'a [Values],
+    vector_values: &'a [Values],
     each: &'a mut dyn FnMut(&[f64], &[f64]),
 }
 
 impl LeafVisitor for Read<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
-        let (mut sums, mut room) = ([0.0; STRETCH], [0.0; STRETCH]);
-        for (k, (u, p)) in leaf.u.chunks(STRETCH).zip(leaf.p.chunks(STRETCH)).enumerate() {
+        let (mut sums, mut scratch) = ([0.0; ROW_MAJOR_CHUNK], [0.0; ROW_MAJOR_CHUNK]);
+        for (k, (u, p)) in leaf.u.chunks(ROW_MAJOR_CHUNK).zip(leaf.p.chunks(ROW_MAJOR_CHUNK)).enumerate() {
             let x = &mut sums[..u.len()];
             add(x, u, p);
-            (self.each)(x, stretch(self.beside.get(leaf.index), k * STRETCH, &mut room[..u.len()]));
+            (self.each)(x, row_major(self.vector_values.get(leaf.index), k * ROW_MAJOR_CHUNK, &mut scratch[..u.len()]));
         }
     }
 }
 
 struct Rewrite<'a> {
-    beside: &'a [Values],
+    vector_values: &'a [Values],
     each: &'a mut dyn FnMut(&mut [f64], &[f64]),
 }
 
 impl LeafVisitor for Rewrite<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
-        let (mut sums, mut room) = ([0.0; STRETCH], [0.0; STRETCH]);
-        for (k, (u, p)) in leaf.u.chunks_mut(STRETCH).zip(leaf.p.chunks(STRETCH)).enumerate() {
+        let (mut sums, mut scratch) = ([0.0; ROW_MAJOR_CHUNK], [0.0; ROW_MAJOR_CHUNK]);
+        for (k, (u, p)) in leaf.u.chunks_mut(ROW_MAJOR_CHUNK).zip(leaf.p.chunks(ROW_MAJOR_CHUNK)).enumerate() {
             let x = &mut sums[..u.len()];
             add(x, u, p);
-            (self.each)(x, stretch(self.beside.get(leaf.index), k * STRETCH, &mut room[..u.len()]));
+            (self.each)(x, row_major(self.vector_values.get(leaf.index), k * ROW_MAJOR_CHUNK, &mut scratch[..u.len()]));
             u.iter_mut().zip(x.iter().zip(p)).for_each(|(u, (x, p))| *u = C::of(x - p.as_f64()));
         }
     }

@@ -13,7 +13,7 @@ mod read;
 mod values;
 
 pub use error::{ConfigError, Result};
-pub use read::{Builder, Decided, Fields, FromRecipe, Node, Required, Setting, Show};
+pub use read::{Builder, Fields, Fixed, FromRecipe, Node, Required, Setting, Show};
 pub(crate) use values::{Entries, OneOrMore, words};
 
 use crate::element::DType;

@@ -3,7 +3,7 @@
 use core::any::Any;
 
 use super::{ConfigError, Recipe, Result, ToRecipe};
-use crate::error::is_meant;
+use crate::error::is_suggestion;
 
 /// A value of a config, and its place in it: `$.chain[1].adamw.mask`.
 #[derive(Clone)]
@@ -103,15 +103,15 @@ impl<T: ToRecipe + FromRecipe> Setting for Required<'_, T> {
 }
 
 /// An argument determined by the type: only an equal value is accepted.
-pub struct Decided<T>(pub T);
+pub struct Fixed<T>(pub T);
 
-impl<T: ToRecipe> ToRecipe for Decided<T> {
+impl<T: ToRecipe> ToRecipe for Fixed<T> {
     fn to_recipe(&self) -> Recipe {
         self.0.to_recipe()
     }
 }
 
-impl<T: ToRecipe> Setting for Decided<T> {
+impl<T: ToRecipe> Setting for Fixed<T> {
     fn set(&mut self, node: &Node<'_>) -> Result<()> {
         let own = self.0.to_recipe();
         let none = own == Recipe::Null && node.is_none();
@@ -141,7 +141,7 @@ impl<'a> Node<'a> {
         self.value
     }
 
-    fn inside(&self, place: String, value: &'a Recipe) -> Node<'a> {
+    fn child(&self, place: String, value: &'a Recipe) -> Node<'a> {
         Node { place, value, builder: self.builder }
     }
 
@@ -157,7 +157,7 @@ impl<'a> Node<'a> {
     /// Fails if it is no object.
     pub fn entries(&self) -> Result<Vec<(&'a str, Node<'a>)>> {
         let Recipe::Map(entries) = self.value else { return Err(self.wrong("an object")) };
-        let inside = |(key, value): &'a (String, Recipe)| (&**key, self.inside(format!("{}.{key}", self.place), value));
+        let inside = |(key, value): &'a (String, Recipe)| (&**key, self.child(format!("{}.{key}", self.place), value));
         Ok(entries.iter().map(inside).collect())
     }
 
@@ -205,7 +205,7 @@ impl<'a> Node<'a> {
     /// Fails if it is no list.
     pub fn list(&self) -> Result<Vec<Node<'a>>> {
         let Recipe::List(items) = self.value else { return Err(self.wrong("a list")) };
-        Ok(items.iter().enumerate().map(|(i, item)| self.inside(format!("{}[{i}]", self.place), item)).collect())
+        Ok(items.iter().enumerate().map(|(i, item)| self.child(format!("{}[{i}]", self.place), item)).collect())
     }
 
     /// Returns whether it is none: `null`, or `"none"` in formats without null, such as TOML.
@@ -272,8 +272,8 @@ impl<'a> Node<'a> {
 
     /// Sets arguments from the entries of an object.
     ///
-    /// These are all that `arguments` shows, except those in `taken`. Those in `taken` and `beside` may be present in
-    /// any case.
+    /// These are all that `arguments` shows, except those in `read_keys`. Those in `read_keys` and `ignored_keys` may
+    /// be present in any case.
     ///
     /// # Errors
     ///
@@ -281,13 +281,13 @@ impl<'a> Node<'a> {
     /// entry with a name near that of a missing argument is an error too, and is checked as that argument.
     pub fn set_all(
         &self,
-        taken: &[&'static str],
-        beside: &[&'static str],
+        read_keys: &[&'static str],
+        ignored_keys: &[&'static str],
         arguments: &mut dyn FnMut(&mut Show<'_>),
     ) -> Result<()> {
-        let (mut known, mut required) = ([taken, beside].concat(), Vec::new());
+        let (mut known, mut required) = ([read_keys, ignored_keys].concat(), Vec::new());
         arguments(&mut |name, setting| {
-            if !taken.contains(&name) {
+            if !read_keys.contains(&name) {
                 known.push(name);
                 required.extend(setting.is_missing().then(|| format!("{name:?}: ..")));
             }
@@ -296,11 +296,12 @@ impl<'a> Node<'a> {
         let unknown: Vec<_> = entries.iter().filter(|(key, _)| !known.contains(key)).collect();
         let (mut missing, mut problems) = (Vec::new(), Vec::new());
         arguments(&mut |name, setting| {
-            if taken.contains(&name) {
+            if read_keys.contains(&name) {
                 return;
             }
             let given = entries.iter().find(|(key, _)| *key == name);
-            let meant = || unknown.iter().copied().find(|(key, _)| setting.is_missing() && is_meant(key, &known, name));
+            let meant =
+                || unknown.iter().copied().find(|(key, _)| setting.is_missing() && is_suggestion(key, &known, name));
             match given.or_else(meant) {
                 Some((_, node)) => problems.extend(setting.set(node).err()),
                 None if setting.is_missing() => missing.push(name),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::element::DType;
-use crate::error::Misfit;
+use crate::error::MismatchReport;
 use crate::migrate::{Model, Resolved};
 use crate::state::Moves;
 use crate::tree::{BufferSpec, LeafSpec};
@@ -12,7 +12,7 @@ use crate::tree::{BufferSpec, LeafSpec};
 ///
 /// A leaf may fill a buffer of its path, if the parameter has been frozen since; a buffer may fill a leaf that starts
 /// afresh.
-pub(super) fn compare(moves: &Resolved, there: Model<'_>, here: Model<'_>, misfit: &mut Misfit) {
+pub(super) fn compare(moves: &Resolved, there: Model<'_>, here: Model<'_>, mismatch_report: &mut MismatchReport) {
     let of_leaf = |leaf: &LeafSpec| BufferSpec::new(leaf.path(), leaf.dtype().name(), leaf.shape());
     let buffer = |path: &str| there.1.iter().find(|buffer| buffer.path() == path);
     let (mut taken, mut missing) = (HashSet::new(), Vec::new());
@@ -24,7 +24,9 @@ pub(super) fn compare(moves: &Resolved, there: Model<'_>, here: Model<'_>, misfi
         }
         if (expected.dtype(), expected.shape()) != (found.dtype(), found.shape()) {
             let [expected_is, found_is] = [expected, found].map(|spec| format!("{} {:?}", spec.dtype(), spec.shape()));
-            misfit.lines.push(format!("buffers: {}: expected {expected_is}, found {found_is}", expected.path()));
+            mismatch_report
+                .lines
+                .push(format!("buffers: {}: expected {expected_is}, found {found_is}", expected.path()));
         }
     };
     for expected in here.1.iter().filter(|buffer| !moves.is_kept(buffer.path())) {
@@ -45,13 +47,13 @@ pub(super) fn compare(moves: &Resolved, there: Model<'_>, here: Model<'_>, misfi
             taken.insert(old);
         }
     }
-    misfit.lines.extend(missing.iter().map(|expected| format!("buffers: missing {expected}")));
+    mismatch_report.lines.extend(missing.iter().map(|expected| format!("buffers: missing {expected}")));
     let wanted = |buffer: &&BufferSpec| {
         moves.to(buffer.path()).is_some_and(|new| !moves.is_kept(new)) && !taken.contains(buffer.path())
     };
-    misfit.lines.extend(there.1.iter().filter(wanted).map(|found| format!("buffers: unexpected {found}")));
+    mismatch_report.lines.extend(there.1.iter().filter(wanted).map(|found| format!("buffers: unexpected {found}")));
     if let [first, ..] = missing[..] {
         let verb = format!("`Migration::new().fresh({:?})`", first.path());
-        misfit.hints.push(format!("{verb} keeps the current values of an unsaved buffer"));
+        mismatch_report.hints.push(format!("{verb} keeps the current values of an unsaved buffer"));
     }
 }

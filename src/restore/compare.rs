@@ -116,15 +116,15 @@ fn name(entries: &serde_json::Map<String, Value>) -> Option<&str> {
 }
 
 /// Returns the calls of this name inside another, with places.
-fn calls<'a>(place: &str, value: &'a Value, called: &str) -> Vec<(String, &'a Value)> {
+fn calls<'a>(place: &str, value: &'a Value, display_name: &str) -> Vec<(String, &'a Value)> {
     match value {
         Value::Array(items) => {
             let inside = items.iter().enumerate();
-            inside.flat_map(|(i, item)| calls(&format!("{place}[{i}]"), item, called)).collect()
+            inside.flat_map(|(i, item)| calls(&format!("{place}[{i}]"), item, display_name)).collect()
         }
-        Value::Object(entries) if name(entries) == Some(called) => vec![(place.to_owned(), value)],
+        Value::Object(entries) if name(entries) == Some(display_name) => vec![(place.to_owned(), value)],
         Value::Object(entries) => {
-            entries.iter().flat_map(|(key, item)| calls(&format!("{place}.{key}"), item, called)).collect()
+            entries.iter().flat_map(|(key, item)| calls(&format!("{place}.{key}"), item, display_name)).collect()
         }
         _ => Vec::new(),
     }
@@ -132,14 +132,16 @@ fn calls<'a>(place: &str, value: &'a Value, called: &str) -> Vec<(String, &'a Va
 
 fn member(value: &Value) -> Option<(&str, &Value)> {
     match &value.as_array()?[..] {
-        [Value::String(called), call @ Value::Object(entries)] if name(entries).is_some() => Some((called, call)),
+        [Value::String(display_name), call @ Value::Object(entries)] if name(entries).is_some() => {
+            Some((display_name, call))
+        }
         _ => None,
     }
 }
 
 fn names(members: &[Value]) -> Option<Vec<&str>> {
-    let called = |value| member(value).map(|(called, _)| called);
-    members.iter().map(|value| called(value).or_else(|| value.as_object().and_then(name))).collect()
+    let display_name = |value| member(value).map(|(display_name, _)| display_name);
+    members.iter().map(|value| display_name(value).or_else(|| value.as_object().and_then(name))).collect()
 }
 
 /// Returns a longest common subsequence of members, by name.

@@ -1,9 +1,9 @@
-use super::{Beside, Saved, as_data, is_shared};
+use super::{BufferSpecs, Saved, as_data, is_shared};
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::migrate::Migration;
 use crate::recipe::json::{Bounded, from_text};
-use crate::state::data::{Array, Coded, Datum, Entry, FORMAT, Leaves};
+use crate::state::data::{Array, Datum, Entry, FORMAT, Leaves, QuantizedArray};
 use crate::state::{Item, ItemName, Single, Source, StateData, items, items_mut};
 use crate::transformation::OptState;
 use crate::tree::Tree;
@@ -65,7 +65,7 @@ impl StateData {
         }
         let entry = |(name, item): (ItemName, Item<'_>)| {
             let value = match item {
-                Item::Array(leaf) if leaf.dtype().is_coded() => Datum::Coded(Coded::of(&leaf)),
+                Item::Array(leaf) if leaf.dtype().is_quantized() => Datum::Quantized(QuantizedArray::of(&leaf)),
                 Item::Array(leaf) => Datum::Array(Array::of(&leaf)),
                 Item::Single(Single::Count(count)) => Datum::Count(count),
                 Item::Single(Single::Flag(flag)) => Datum::Flag(flag),
@@ -99,10 +99,10 @@ impl StateData {
         let structure = self.structure.structure().ok_or_else(|| bad(&"a leaf exceeds the address space"))?;
         let items = self.items.iter().map(Entry::spec).collect();
         let saved = Saved {
-            called: "the state".into(),
+            display_name: "the state".into(),
             optimizer: &optimizer,
             structure: &structure,
-            beside: Beside::default(),
+            buffer_specs: BufferSpecs::default(),
             items,
             has_params: false,
         };
@@ -112,7 +112,7 @@ impl StateData {
         for ((name, item), source) in items_mut(&mut *state, &structure).into_iter().zip(here) {
             let source = if let Source::Item(source) = source { self.items.get(source) } else { None };
             let value = source.map(|entry| &entry.value);
-            if !value.is_some_and(|value| value.put(item)) {
+            if !value.is_some_and(|value| value.assign(item)) {
                 return Err(bad(&format_args!("`{name}` is of another kind")));
             }
         }

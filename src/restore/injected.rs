@@ -53,8 +53,8 @@ fn injections<'a>(place: &str, value: &'a Recipe, show: &mut dyn FnMut(&str, &'a
 /// Returns the place of an argument: in the call, or, if a wrapper passes its arguments on, in that of its inner
 /// transformation.
 fn argument(place: &str, call: &Recipe, name: &str) -> Option<String> {
-    let (called, arguments) = call.as_call()?;
-    let place = format!("{place}.{called}");
+    let (display_name, arguments) = call.as_call()?;
+    let place = format!("{place}.{display_name}");
     match arguments.get(name) {
         Some(_) => Some(format!("{place}.{name}")),
         None => argument(&format!("{place}.inner"), arguments.get("inner")?, name),

@@ -12,7 +12,7 @@ use serde_json::Value;
 use self::compare::Of;
 use self::compare::as_json;
 use crate::engine::Stage;
-use crate::error::{Error, Misfit, Result};
+use crate::error::{Error, MismatchReport, Result};
 use crate::migrate::{Migration, Model, Resolved, missing_heads};
 use crate::recipe::json::too_deep;
 use crate::state::{ItemSpec, Owner, SHARES, Source, State, StateWalk, counts_by_leaf, items_mut, sources};
@@ -21,10 +21,10 @@ use crate::tree::{BufferSpec, Difference, Structure, Tree};
 
 pub(crate) struct Saved<'a> {
     /// The name in messages.
-    pub(crate) called: String,
+    pub(crate) display_name: String,
     pub(crate) optimizer: &'a Value,
     pub(crate) structure: &'a Structure,
-    pub(crate) beside: Beside<'a>,
+    pub(crate) buffer_specs: BufferSpecs<'a>,
     pub(crate) items: Vec<ItemSpec>,
     /// True if it includes the parameters.
     pub(crate) has_params: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Saved<'a> {
 
 /// Saved buffers, and the model's.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Beside<'a> {
+pub(crate) struct BufferSpecs<'a> {
     pub(crate) there: &'a [BufferSpec],
     pub(crate) here: &'a [BufferSpec],
     /// True if they are loaded, and so must agree.
@@ -68,7 +68,7 @@ impl Saved<'_> {
     ) -> Result<Fit<T>> {
         transformation.validate()?;
         let here = Structure::of(params)?;
-        let (mut misfit, mut differed, mut meant) = (Misfit::default(), Vec::new(), BTreeSet::new());
+        let (mut mismatch_report, mut differed, mut meant) = (MismatchReport::default(), Vec::new(), BTreeSet::new());
         let (mut other_parts, mut only_said) = (BTreeSet::new(), false);
         let ours = as_json(&transformation.recipe());
         let (can_differ, may_differ) = (may_differ.is_some(), may_differ.unwrap_or_default());
@@ -84,7 +84,7 @@ impl Saved<'_> {
             if may {
                 differed.push(format!("{place}: {what}"));
             } else {
-                misfit.lines.push(format!("optimizer: {place}: {what}"));
+                mismatch_report.lines.push(format!("optimizer: {place}: {what}"));
                 match argument_at(place) {
                     _ if of == Of::Parts => _ = other_parts.insert(place.to_owned()),
                     Some(argument) => _ = meant.insert(argument.to_owned()),
@@ -101,14 +101,18 @@ impl Saved<'_> {
             let state = if meant.contains("$") { ", with a `Migration` where its state differs" } else { "" };
             (!meant.is_empty()).then(|| format!("`Load::strict(){each}` resumes with the current optimizer{state}"))
         };
-        let in_vain = may_differ.iter().zip(allows).filter(|(_, allows)| !allows).map(|(allowed, _)| allowed);
-        misfit.hints.extend(in_vain.map(|allowed| format!("`may_differ({allowed:?})` matches no difference")));
-        let Beside { there, here: buffers, loads } = self.beside;
-        let moves = moves(migration, (self.structure, there), (&here, buffers), loads, &mut misfit)?;
+        let without_effect = may_differ.iter().zip(allows).filter(|(_, allows)| !allows).map(|(allowed, _)| allowed);
+        mismatch_report
+            .hints
+            .extend(without_effect.map(|allowed| format!("`may_differ({allowed:?})` matches no difference")));
+        let BufferSpecs { there, here: buffers, loads } = self.buffer_specs;
+        let moves = moves(migration, (self.structure, there), (&here, buffers), loads, &mut mismatch_report)?;
         let by_leaf = moves.starts_leaves() || counts_by_leaf(&self.items);
         let mut state = match OptState::new_counting(transformation, params, by_leaf) {
             // The known problems explain more than the error of a mask that fits other leaves.
-            Err(_) if !misfit.lines.is_empty() => return Err(Error::misfit(&self.called, misfit)),
+            Err(_) if !mismatch_report.lines.is_empty() => {
+                return Err(Error::mismatch_report(&self.display_name, mismatch_report));
+            }
             made => made?,
         };
         let shared = is_shared(&*state);
@@ -120,7 +124,7 @@ impl Saved<'_> {
         let (numbers, old): (Vec<_>, Vec<_>) =
             self.items.iter().cloned().enumerate().filter(|(_, item)| is_here(item)).unzip();
         let more = match sources(&old, &new, &moves, self.has_params.then_some(self.structure)) {
-            Ok(sources) if misfit.lines.is_empty() => {
+            Ok(sources) if mismatch_report.lines.is_empty() => {
                 let kept = injected::overruled(&mut *state, &transformation.recipe(), may_differ);
                 let values = sources.values.into_iter().zip(&new);
                 let values = values.map(|(source, new)| match source {
@@ -131,7 +135,7 @@ impl Saved<'_> {
                 let params = sources.params.into_iter().map(|i| numbers[i]).collect();
                 return Ok(Fit { state, sources: values.collect(), params, moves, differed });
             }
-            Ok(_) => Misfit::default(),
+            Ok(_) => MismatchReport::default(),
             Err(more) => more,
         };
         // All proposals together make it fit. A migration permits added and removed parts, but none in place of
@@ -142,13 +146,13 @@ impl Saved<'_> {
                 meant.extend(other_parts);
             }
             if state_fits || !more.proposed.is_empty() || meant.contains("$") {
-                misfit.hints.splice(0..0, goes_on(&meant));
+                mismatch_report.hints.splice(0..0, goes_on(&meant));
             }
-            misfit.proposed = more.proposed;
+            mismatch_report.proposed = more.proposed;
         }
-        misfit.lines.extend(more.lines.into_iter().map(|line| format!("state: {line}")));
-        misfit.hints.extend(more.hints);
-        Err(Error::misfit(&self.called, misfit))
+        mismatch_report.lines.extend(more.lines.into_iter().map(|line| format!("state: {line}")));
+        mismatch_report.hints.extend(more.hints);
+        Err(Error::mismatch_report(&self.display_name, mismatch_report))
     }
 }
 
@@ -191,24 +195,24 @@ pub(crate) fn moves(
     there: Model<'_>,
     here: Model<'_>,
     loads_buffers: bool,
-    misfit: &mut Misfit,
+    mismatch_report: &mut MismatchReport,
 ) -> Result<Resolved> {
-    let moves = migration.resolve_beside(there, here)?;
+    let moves = migration.resolve_with_buffers(there, here)?;
     let differences = moves.differences(there.0, here.0);
     if loads_buffers {
-        buffers::compare(&moves, there, here, misfit);
+        buffers::compare(&moves, there, here, mismatch_report);
     }
-    misfit.lines.extend(differences.iter().map(|difference| format!("parameters: {difference}")));
+    mismatch_report.lines.extend(differences.iter().map(|difference| format!("parameters: {difference}")));
     if differences.is_empty() {
         return Ok(moves);
     }
     let is_cast = |difference: &Difference| matches!(difference, Difference::DType { .. });
     if differences.iter().any(|difference| !is_cast(difference)) {
-        misfit.hints.push("changes of leaves need a `Migration`: `fresh`, `drop`, `rename`".into());
+        mismatch_report.hints.push("changes of leaves need a `Migration`: `fresh`, `drop`, `rename`".into());
     }
     if differences.iter().any(is_cast) {
         let hint = "`Migration::new().cast(Mask::all())` rounds values and state to the dtypes of these leaves";
-        misfit.hints.push(hint.into());
+        mismatch_report.hints.push(hint.into());
     }
     let (mut missing, mut strange) = (Vec::new(), Vec::new());
     differences.iter().for_each(|difference| match difference {
@@ -220,7 +224,7 @@ pub(crate) fn moves(
     let heads = if migration.renames() { Vec::new() } else { missing_heads(&missing, &strange) };
     let renames: String = heads.iter().map(|(from, to)| format!(".rename({from:?}, {to:?})")).collect();
     if !renames.is_empty() {
-        misfit.hints.push(format!("`Migration::new(){renames}` renames leaves to their paths here"));
+        mismatch_report.hints.push(format!("`Migration::new(){renames}` renames leaves to their paths here"));
     }
     Ok(moves.without(&differences))
 }

@@ -49,7 +49,7 @@ schedule! {
         /// Length of each cycle as a multiple of the one before.
         steps_factor: u64 in AT_LEAST_1 = 1;
         /// First value of each cycle as a multiple of that of the one before.
-        value_factor: f64 in PART = 1.0;
+        value_factor: f64 in POSITIVE_FRACTION = 1.0;
         /// The last value of a cycle as a fraction of its first.
         alpha: f64 in FINITE = 0.0;
     }

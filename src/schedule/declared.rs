@@ -166,7 +166,7 @@ macro_rules! schedule {
 
     (@within $it:ident $function:ident $a:ident $range:ident) => {{
         let range = $crate::range::$range;
-        $crate::schedule::require((range.holds)($it.$a as f64), $function, stringify!($a), range.text, $it.$a)?;
+        $crate::schedule::require((range.contains)($it.$a as f64), $function, stringify!($a), range.text, $it.$a)?;
     }};
 }
 pub(super) use schedule;

@@ -132,8 +132,8 @@ impl Hyperparam {
     /// # Errors
     ///
     /// Fails if a number is not in the range, or a schedule is invalid.
-    pub fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
-        self.validate(function, argument, range.text, range.holds)
+    pub fn check_range(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+        self.validate(function, argument, range.text, range.contains)
     }
 }
 

@@ -50,7 +50,7 @@ schedule! {
         peak_value: f64 in FINITE,
     ) {
         /// The fraction of the steps that go up.
-        pct_start: f64 in SHARE = 0.3;
+        pct_start: f64 in UNIT_INTERVAL = 0.3;
         /// The fraction of the steps that go up and down.
         pct_final: f64 = 0.85;
         /// The peak divided by the first value.
@@ -121,7 +121,7 @@ schedule! {
         peak_value: f64 in FINITE,
     ) {
         /// The fraction of the steps that go up.
-        pct_start: f64 in SHARE = 0.3;
+        pct_start: f64 in UNIT_INTERVAL = 0.3;
         /// The peak divided by the first value.
         div_factor: f64 in POSITIVE = 25.0;
         /// The first value divided by the last.

@@ -141,19 +141,19 @@ impl FromRecipe for Whole {
 }
 
 /// An argument stored in another form than given.
-struct Kept<'a, T, R> {
+struct StoredArgument<'a, T, R> {
     value: &'a mut T,
     is_required: bool,
     keep: fn(R) -> T,
 }
 
-impl<T: ToRecipe, R> ToRecipe for Kept<'_, T, R> {
+impl<T: ToRecipe, R> ToRecipe for StoredArgument<'_, T, R> {
     fn to_recipe(&self) -> Recipe {
         self.value.to_recipe()
     }
 }
 
-impl<T: ToRecipe, R: FromRecipe> Setting for Kept<'_, T, R> {
+impl<T: ToRecipe, R: FromRecipe> Setting for StoredArgument<'_, T, R> {
     fn set(&mut self, node: &Node<'_>) -> recipe::Result<()> {
         *self.value = (self.keep)(node.read()?);
         Ok(())
@@ -167,18 +167,18 @@ impl<T: ToRecipe, R: FromRecipe> Setting for Kept<'_, T, R> {
 }
 
 pub(super) fn steps(value: &mut u64, is_required: bool) -> impl Setting {
-    Kept { value, is_required, keep: |Whole(steps)| steps }
+    StoredArgument { value, is_required, keep: |Whole(steps)| steps }
 }
 
 pub(super) fn boundaries(value: &mut Vec<u64>) -> impl Setting {
-    Kept { value, is_required: true, keep: |all: Vec<Whole>| all.into_iter().map(|Whole(at)| at).collect() }
+    StoredArgument { value, is_required: true, keep: |all: Vec<Whole>| all.into_iter().map(|Whole(at)| at).collect() }
 }
 
 pub(super) fn pairs(value: &mut Vec<(u64, f64)>) -> impl Setting {
     let keep = |pairs: Option<Vec<(Whole, f64)>>| {
         super::piecewise::sorted(pairs.into_iter().flatten().map(|(Whole(at), scale)| (at, scale)))
     };
-    Kept { value, is_required: false, keep }
+    StoredArgument { value, is_required: false, keep }
 }
 
 impl ToRecipe for Box<Schedule> {

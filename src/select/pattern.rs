@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::error::{Error, Result, is_meant};
+use crate::error::{Error, Result, is_suggestion};
 use crate::tree::Structure;
 
 /// A glob, validated and matched against a tree.
@@ -55,14 +55,14 @@ impl Pattern {
             Some(levels),
         ];
         let meant = near.into_iter().flatten().find(|near| matches(near).contains(&true));
-        let meant = meant.or_else(|| misspelt(glob, structure).filter(|near| matches(near).contains(&true)));
+        let meant = meant.or_else(|| nearest_pattern(glob, structure).filter(|near| matches(near).contains(&true)));
         let paths = structure.paths().map(String::from).collect();
         Err(Error::no_match(format!("{what}: pattern"), glob, paths, meant))
     }
 }
 
 /// Replaces the pattern's one unknown level by the nearest known one.
-fn misspelt(glob: &str, structure: &Structure) -> Option<String> {
+fn nearest_pattern(glob: &str, structure: &Structure) -> Option<String> {
     let known: BTreeSet<&str> = structure.paths().flat_map(|path| path.split('/')).collect();
     let known: Vec<&str> = known.into_iter().collect();
     let levels: Vec<&str> = glob.split('/').collect();
@@ -70,7 +70,7 @@ fn misspelt(glob: &str, structure: &Structure) -> Option<String> {
     let is_name = |level: &str| level.contains(char::is_alphabetic) && !level.contains(['*', '?', '[', '{', '\\']);
     let mut strange = levels.iter().enumerate().filter(|(_, level)| is_name(level) && !known.contains(level));
     let (at, level) = strange.next().filter(|_| strange.next().is_none())?;
-    let meant = known.iter().find(|one| is_meant(level, &known, one))?;
+    let meant = known.iter().find(|one| is_suggestion(level, &known, one))?;
     let mut levels = levels.clone();
     levels[at] = meant;
     Some(levels.join("/"))

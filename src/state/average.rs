@@ -239,8 +239,8 @@ fn mean_of_moments(path: &str, into: &mut Moments, column: &[(&Moments, f64)]) -
     }
     // `into` is a copy of the first; others may have another memory order.
     let Some((first, _)) = column.first() else { return Ok(()) };
-    let is_coded = |m: &Moments| m.leaves().any(|leaf| m.dtype(leaf).is_some_and(DType::is_coded));
-    let wide: Vec<_> = column.iter().map(|(m, w)| (is_coded(m).then(|| m.wide()), m, w)).collect();
+    let is_quantized = |m: &Moments| m.leaves().any(|leaf| m.dtype(leaf).is_some_and(DType::is_quantized));
+    let wide: Vec<_> = column.iter().map(|(m, w)| (is_quantized(m).then(|| m.wide()), m, w)).collect();
     let order = |leaf| first.strides(leaf);
     let at = |leaf, i| wide.iter().map(move |(wide, m, w)| (wide.as_ref().unwrap_or(m).at(leaf, i, order(leaf)), **w));
     into.map(|leaf, i, _| weighted_mean(at(leaf, i)));

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::walk::Standing;
+use super::walk::FieldRole;
 use super::{
     Count, Entry, EntryMut, Flag, Kind, PerLeaf, PerLeafKind, RandomKey, Scalar, State, StateWalk, StateWalkMut,
 };
@@ -22,7 +22,8 @@ pub(crate) enum Owner {
     State,
     Leaf(String),
     /// A leaf, by index, of a tree other than the parameters.
-    Apart(usize),
+    #[cfg_attr(feature = "serde", serde(rename = "apart"))]
+    OtherTree(usize),
 }
 
 impl fmt::Display for ItemName {
@@ -30,7 +31,7 @@ impl fmt::Display for ItemName {
         match &self.of {
             Owner::State => f.write_str(&self.field),
             Owner::Leaf(path) => write!(f, "{}[{path}]", self.field),
-            Owner::Apart(number) => write!(f, "{}[#{number}]", self.field),
+            Owner::OtherTree(number) => write!(f, "{}[#{number}]", self.field),
         }
     }
 }
@@ -125,8 +126,8 @@ impl ItemMut<'_> {
 
 pub(crate) fn items<'a, S: State>(state: &'a S, structure: &Structure) -> Vec<(ItemName, Item<'a>)> {
     let mut all = Vec::new();
-    let mut show = |field: &str, entry: Entry<'a>, Standing { apart, .. }: Standing| {
-        let mut add = |leaf: Option<usize>, item| all.push((name(structure, field, leaf, apart), item));
+    let mut show = |field: &str, entry: Entry<'a>, FieldRole { other_tree, .. }: FieldRole| {
+        let mut add = |leaf: Option<usize>, item| all.push((name(structure, field, leaf, other_tree), item));
         match entry {
             Entry::Moments(moments) => {
                 moments.views().for_each(|(leaf, bytes)| add(Some(leaf), Item::Array(bytes)));
@@ -147,8 +148,8 @@ pub(crate) fn items<'a, S: State>(state: &'a S, structure: &Structure) -> Vec<(I
 /// As [`items`], for writing.
 pub(crate) fn items_mut<'a, S: State>(state: &'a mut S, structure: &Structure) -> Vec<(ItemName, ItemMut<'a>)> {
     let mut all = Vec::new();
-    let mut show = |field: &str, entry: EntryMut<'a>, Standing { apart, .. }: Standing| {
-        let mut add = |leaf: Option<usize>, item| all.push((name(structure, field, leaf, apart), item));
+    let mut show = |field: &str, entry: EntryMut<'a>, FieldRole { other_tree, .. }: FieldRole| {
+        let mut add = |leaf: Option<usize>, item| all.push((name(structure, field, leaf, other_tree), item));
         match entry {
             EntryMut::Moments(moments) => {
                 moments.views_mut().for_each(|(leaf, bytes)| add(Some(leaf), ItemMut::Array(bytes)));
@@ -167,7 +168,7 @@ pub(crate) fn items_mut<'a, S: State>(state: &'a mut S, structure: &Structure) -
 }
 
 /// Copies a value; `None` if kinds differ, which callers rule out.
-pub(crate) fn put(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
+pub(crate) fn assign_item(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
     match (into, from) {
         // The arrays are sharded differently.
         (ItemMut::Array(into), Item::Array(from)) if into.part != from.part || into.shape() != from.shape() => {
@@ -185,14 +186,14 @@ pub(crate) fn put(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
 }
 
 /// Replaces a trained state by a fresh one, but keeps user settings and the memory of resting leaves.
-pub(crate) fn start_anew<S: State>(old: &mut S, mut fresh: S, resting: &[bool]) {
+pub(crate) fn restart<S: State>(old: &mut S, mut fresh: S, resting: &[bool]) {
     let mut entries = Vec::new();
-    let mut show = |_: &str, entry, _: Standing| entries.push(entry);
+    let mut show = |_: &str, entry, _: FieldRole| entries.push(entry);
     old.walk(&mut StateWalk::of_fields(&mut show));
     let mut entries = entries.into_iter();
-    let mut keep = |_: &str, to: EntryMut<'_>, Standing { set, apart }: Standing| {
+    let mut keep = |_: &str, to: EntryMut<'_>, FieldRole { set, other_tree }: FieldRole| {
         let Some(from) = entries.next() else { return };
-        let rests = |leaf: usize| set || !apart && resting.get(leaf).is_some_and(|rests| *rests);
+        let rests = |leaf: usize| set || !other_tree && resting.get(leaf).is_some_and(|rests| *rests);
         match (to, from) {
             (EntryMut::Scalar(to), Entry::Scalar(from)) if set => *to = *from,
             (EntryMut::Moments(to), Entry::Moments(from)) => {
@@ -212,12 +213,12 @@ fn keep_leaves<K: PerLeafKind>(to: &mut PerLeaf<K>, from: &PerLeaf<K>, which: im
     from.iter().filter(|(leaf, _)| which(*leaf)).for_each(|(leaf, value)| to.set(leaf, value));
 }
 
-fn name(structure: &Structure, field: &str, leaf: Option<usize>, apart: bool) -> ItemName {
+fn name(structure: &Structure, field: &str, leaf: Option<usize>, other_tree: bool) -> ItemName {
     let of = match leaf {
         None => Owner::State,
-        Some(leaf) if apart => Owner::Apart(leaf),
+        Some(leaf) if other_tree => Owner::OtherTree(leaf),
         Some(leaf) => {
-            structure.leaves().get(leaf).map_or(Owner::Apart(leaf), |spec| Owner::Leaf(spec.path().to_owned()))
+            structure.leaves().get(leaf).map_or(Owner::OtherTree(leaf), |spec| Owner::Leaf(spec.path().to_owned()))
         }
     };
     ItemName { field: field.to_owned(), of }

@@ -4,8 +4,8 @@ use core::hash::Hasher;
 use std::hash::DefaultHasher;
 
 use super::schema::{SchemaEntry, each_value};
-use super::walk::Standing;
-use super::{Entry, Kind, State, StateWalk, Tells};
+use super::walk::FieldRole;
+use super::{Entry, FactKind, Kind, State, StateWalk};
 use crate::element::DType;
 use crate::layout::{Shape, Strides};
 use crate::tree::Structure;
@@ -14,7 +14,7 @@ use crate::tree::Structure;
 struct Row {
     field: String,
     leaf: Option<usize>,
-    apart: bool,
+    other_tree: bool,
     kind: Kind,
     dtype: Option<DType>,
     shape: Shape,
@@ -23,7 +23,7 @@ struct Row {
 
 impl Row {
     fn entry(&self, structure: &Structure) -> SchemaEntry {
-        let leaf = self.leaf.filter(|_| !self.apart).and_then(|i| structure.leaves().get(i));
+        let leaf = self.leaf.filter(|_| !self.other_tree).and_then(|i| structure.leaves().get(i));
         let leaf = leaf.map(|leaf| leaf.path().into());
         SchemaEntry { field: self.field.clone(), leaf, kind: self.kind, dtype: self.dtype, shape: self.shape.to_vec() }
     }
@@ -51,10 +51,10 @@ impl Layout {
     /// Returns the layout of a state's walk. Compiled once, as is the comparison.
     fn by<'a>(walk: &dyn Fn(&mut StateWalk<'a, '_>)) -> Layout {
         let (mut rows, mut facts) = (Vec::new(), Vec::new());
-        let mut show = |field: &str, entry: Entry<'_>, Standing { apart, .. }: Standing| {
+        let mut show = |field: &str, entry: Entry<'_>, FieldRole { other_tree, .. }: FieldRole| {
             each_value(entry, &mut |leaf, kind, dtype, shape, strides| {
                 let (shape, strides) = (shape.into(), strides.into());
-                rows.push(Row { field: field.into(), leaf, apart, kind, dtype, shape, strides });
+                rows.push(Row { field: field.into(), leaf, other_tree, kind, dtype, shape, strides });
             });
         };
         walk(&mut StateWalk::of_fields(&mut show));
@@ -73,7 +73,7 @@ impl Layout {
 
     fn compare_by<'a>(&self, walk: &dyn Fn(&mut StateWalk<'a, '_>), structure: &Structure) -> Result<(), String> {
         let (mut ours, mut same) = (self.rows.iter(), true);
-        let mut show = |field: &str, entry: Entry<'_>, _: Standing| {
+        let mut show = |field: &str, entry: Entry<'_>, _: FieldRole| {
             each_value(entry, &mut |leaf, kind, dtype, shape, strides| {
                 let Some(row) = ours.next() else { return same = false };
                 same &= (row.leaf, row.kind, row.dtype) == (leaf, kind, dtype);
@@ -105,7 +105,7 @@ impl Layout {
     fn meanings<'a>(walk: &dyn Fn(&mut StateWalk<'a, '_>)) -> Vec<(String, u64)> {
         let mut found = Vec::new();
         walk(&mut StateWalk::of_facts(&mut |path, fact, tells| {
-            if tells == Tells::Meaning {
+            if tells == FactKind::Meaning {
                 found.push((path.into(), number(fact)));
             }
         }));

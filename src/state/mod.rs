@@ -42,18 +42,18 @@ pub use data::StateData;
 pub use evaluate::{EvaluateAs, Evaluation};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::State;
-pub(crate) use items::{Item, ItemMut, ItemName, Owner, Single, items, items_mut, put, start_anew};
+pub(crate) use items::{Item, ItemMut, ItemName, Owner, Single, assign_item, items, items_mut, restart};
 pub use kinds::{Count, Flag, PerLeaf, PerLeafKind, RandomKey, Scalar};
 pub(crate) use layout::Layout;
 pub(crate) use levels::Levels;
 pub use moments::Moments;
 pub(crate) use moves::{ItemSpec, Moves, Parts, Source, below, counts_by_leaf, no_part, sources};
-pub(crate) use readings::{Given, Reader};
+pub(crate) use readings::{ArgumentValues, Reader};
 pub use readings::{Reading, Readings};
 pub use schema::{Kind, Schema, SchemaEntry, SizeReport, same_bits};
 pub(crate) use verb::{INNER, Verb};
 pub use walk::{Entry, EntryMut, StateWalk, StateWalkMut};
-pub(crate) use walk::{SHARES, Tells};
+pub(crate) use walk::{FactKind, SHARES};
 
 /// A struct of typed fields, which it passes to a walk one by one.
 ///
@@ -128,19 +128,21 @@ impl<S: State> State for Option<S> {
     }
 }
 
-/// Implements a state by its fields' names. Fields in `knows` are [facts](StateWalk::fact), those in `means` its
-/// [meaning](StateWalk::meaning); arrays in `room` are scratch buffers, whose memory layout is a fact. `reads name`
+/// Implements a state by its fields' names. Fields in `facts` are [facts](StateWalk::fact), those in `means` its
+/// [meaning](StateWalk::meaning); arrays in `scratch` are scratch buffers, whose memory layout is a
+/// fact. `reads name`
 /// names a method with further [readings](StateWalk::reading).
 macro_rules! state_fields {
     (
         $S:ident $(<$G:ident: $B:path>)? { $($field:ident),* }
-        $(knows { $($fact:ident),* })? $(means { $($means:ident),* })? $(room { $($room:ident),* })? $(reads $reads:ident)?
+        $(facts { $($fact:ident),* })? $(means { $($means:ident),* })?
+            $(scratch { $($scratch:ident),* })? $(reads $reads:ident)?
     ) => {
         impl $(<$G: $B>)? $crate::state::State for $S $(<$G>)? {
             fn walk<'a>(&'a self, _walk: &mut $crate::state::StateWalk<'a, '_>) {
                 $($(_walk.fact(stringify!($fact), &self.$fact);)*)?
                 $($(_walk.meaning(stringify!($means), &self.$means);)*)?
-                $($(_walk.fact(stringify!($room), &self.$room.laid());)*)?
+                $($(_walk.fact(stringify!($scratch), &self.$scratch.layout_hash());)*)?
                 $(self.$reads(_walk);)?
                 $(_walk.child(stringify!($field), &self.$field);)*
             }

@@ -5,11 +5,11 @@ use core::hash::{Hash, Hasher};
 use ndarray::ArrayD;
 
 use super::{Entry, EntryMut, State, StateWalk, StateWalkMut};
-use crate::element::{DType, Element, InRecord, Real, with_dtype};
+use crate::element::{DType, Element, Real, RecordedArray, with_dtype};
 use crate::error::{Error, Result};
 use crate::layout::elements;
-use crate::memory::{Buffer, InPage, RawSlice};
-use crate::numeric::coded;
+use crate::memory::{Buffer, PageOffset, RawSlice};
+use crate::numeric::quantization;
 use crate::tree::{
     LeafMut, LeafParts, LeafRef, LeafSpec, PartOf, Structure, Tree, TreeMut, WalkMut, dense_strides, for_each_leaf,
 };
@@ -38,11 +38,11 @@ impl MomentArray {
     }
 
     fn decoded(&self) -> Option<Vec<f32>> {
-        self.data.dtype().is_coded().then(|| self.parts().decoded())
+        self.data.dtype().is_quantized().then(|| self.parts().decoded())
     }
 
     fn fill(&mut self, value: f64) {
-        if self.data.dtype().is_coded() {
+        if self.data.dtype().is_quantized() {
             return self.parts().encode(&vec![value as f32; self.data.len()]);
         }
         self.data.fill(value);
@@ -69,8 +69,8 @@ impl Moments {
         value: f64,
         dtype: impl Fn(&LeafSpec) -> DType,
     ) -> Result<Moments> {
-        let coded = structure.leaves().iter().map(&dtype).find(|dtype| dtype.is_coded());
-        coded.map_or(Ok(()), |dtype| Err(Error::argument("moments", "dtype", "an unquantized dtype", dtype)))?;
+        let quantization = structure.leaves().iter().map(&dtype).find(|dtype| dtype.is_quantized());
+        quantization.map_or(Ok(()), |dtype| Err(Error::argument("moments", "dtype", "an unquantized dtype", dtype)))?;
         Moments::filled(structure, active, value, &|_, leaf| dtype(leaf))
     }
 
@@ -81,7 +81,7 @@ impl Moments {
         value: f64,
         dtype: &dyn Fn(usize, &LeafSpec) -> DType,
     ) -> Result<Moments> {
-        let place = InPage::next();
+        let place = PageOffset::next();
         let arrays = structure.leaves().iter().zip(active).enumerate().map(|(number, (leaf, on))| {
             if !on {
                 return Ok(None);
@@ -123,7 +123,7 @@ impl Moments {
         dtype: &dyn Fn(&LeafSpec) -> DType,
         shape: &dyn Fn(&LeafSpec) -> Option<Vec<usize>>,
     ) -> Result<Moments> {
-        let place = InPage::next();
+        let place = PageOffset::next();
         let arrays = structure.leaves().iter().zip(active).map(|(leaf, on)| {
             let Some(shape) = on.then(|| shape(leaf)).flatten() else { return Ok(None) };
             let data = zeros(leaf, dtype(leaf), &shape, place)?;
@@ -197,7 +197,7 @@ impl Moments {
     /// Overwrites a leaf's elements, in memory order.
     pub(crate) fn set_in_order(&mut self, leaf: usize, values: &[f64]) {
         let Some(dtype) = self.dtype(leaf) else { return };
-        if let Some(array) = self.arrays[leaf].as_mut().filter(|_| dtype.is_coded()) {
+        if let Some(array) = self.arrays[leaf].as_mut().filter(|_| dtype.is_quantized()) {
             return array.parts().encode(&values.iter().map(|x| *x as f32).collect::<Vec<_>>());
         }
         with_dtype!(dtype, T => {
@@ -239,7 +239,7 @@ impl Moments {
 
     /// Returns the elements of a leaf's array in memory order, if it exists and is of type `T`.
     ///
-    /// [Quantized](crate::quantized()) state is of no such type; [`to_array`](Moments::to_array) decodes it.
+    /// [Quantized](crate::quantization()) state is of no such type; [`to_array`](Moments::to_array) decodes it.
     pub fn get<T: Element>(&self, leaf: usize) -> Option<&[T]> {
         self.array(leaf).and_then(|a| a.data.get())
     }
@@ -253,8 +253,8 @@ impl Moments {
     ///
     /// The function receives the index of the first element, in memory order, and the chunk.
     ///
-    /// An array of type `C` is one chunk. Others are converted; every number of [quantized](crate::quantized()) state
-    /// is rounded to a code, changed or not.
+    /// An array of type `C` is one chunk. Others are converted; every number of [quantized](crate::quantization())
+    /// state is rounded to a code, changed or not.
     pub fn rewrite<C: Real>(&mut self, leaf: usize, mut f: impl FnMut(usize, &mut [C])) {
         let Some(array) = self.arrays.get_mut(leaf).and_then(Option::as_mut) else { return };
         match array.data.get_mut::<C>() {
@@ -265,8 +265,8 @@ impl Moments {
 
     /// Returns the fraction of 8-bit elements without significant digits at their block's scale.
     pub(crate) fn floored(&self, leaf: usize) -> Option<f64> {
-        let array = self.array(leaf).filter(|array| array.data.dtype().is_coded())?;
-        let floored = coded::floored(array.data.dtype(), array.data.as_bytes());
+        let array = self.array(leaf).filter(|array| array.data.dtype().is_quantized())?;
+        let floored = quantization::floored(array.data.dtype(), array.data.as_bytes());
         Some(floored as f64 / array.data.len().max(1) as f64)
     }
 
@@ -311,17 +311,17 @@ impl Moments {
         self.arrays[leaf].clone_from(&from.arrays[leaf]);
     }
 
-    pub(crate) fn laid(&self) -> impl Hash + '_ {
-        Laid(self)
+    pub(crate) fn layout_hash(&self) -> impl Hash + '_ {
+        LayoutHash(self)
     }
 
     pub(crate) fn raw(&self, leaf: usize) -> Option<RawSlice> {
-        self.array(leaf).map(|a| a.data.raw().placed_at(a.part.as_ref().map_or(0, |part| part.begins)))
+        self.array(leaf).map(|a| a.data.raw().with_first(a.part.as_ref().map_or(0, |part| part.begins)))
     }
 
     /// Returns an array's id, for recorded values, which have no storage.
-    pub(crate) fn in_record(&self, leaf: usize) -> Option<InRecord> {
-        self.dtype(leaf).map(|dtype| InRecord { address: self.address(), dtype })
+    pub(crate) fn recorded_array(&self, leaf: usize) -> Option<RecordedArray> {
+        self.dtype(leaf).map(|dtype| RecordedArray { address: self.address(), dtype })
     }
 
     pub(crate) fn address(&self) -> usize {
@@ -398,19 +398,19 @@ impl Moments {
     }
 }
 
-struct Laid<'a>(&'a Moments);
+struct LayoutHash<'a>(&'a Moments);
 
-impl Hash for Laid<'_> {
+impl Hash for LayoutHash<'_> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let arrays = self.0.arrays.iter().map(|array| array.as_ref().map(|a| (a.data.dtype(), &a.shape, &a.strides)));
         arrays.for_each(|array| array.hash(hasher));
     }
 }
 
-fn zeros(leaf: &LeafSpec, dtype: DType, shape: &[usize], place: InPage) -> Result<Buffer> {
+fn zeros(leaf: &LeafSpec, dtype: DType, shape: &[usize], place: PageOffset) -> Result<Buffer> {
     let refused =
         |problem| Err(Error::state(format!("leaf `{}`: an array of {dtype} {shape:?}", leaf.path()), problem));
-    if !dtype.is_supported() && !dtype.is_coded() {
+    if !dtype.is_supported() && !dtype.is_quantized() {
         return refused("16-bit types need the feature `half`");
     }
     elements(shape).and_then(|len| Buffer::try_zeros(dtype, len, place)).map_or_else(|| refused("out of memory"), Ok)

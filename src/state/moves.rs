@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::proposals::proposals;
 use super::{Item, ItemMut, ItemName, Kind, Owner, Single, Verb};
 use crate::element::DType;
-use crate::error::Misfit;
+use crate::error::MismatchReport;
 use crate::tree::{PartOf, Structure};
 
 /// A value's description, without the elements.
@@ -42,14 +42,14 @@ impl ItemSpec {
     }
 
     fn what(&self) -> impl fmt::Display + '_ {
-        struct What<'a>(&'a ItemSpec);
-        impl fmt::Display for What<'_> {
+        struct Described<'a>(&'a ItemSpec);
+        impl fmt::Display for Described<'_> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "{}", self.0.kind)?;
                 self.0.array.as_ref().map_or(Ok(()), |(dtype, shape)| write!(f, " {dtype} {shape:?}"))
             }
         }
-        What(self)
+        Described(self)
     }
 }
 
@@ -93,11 +93,11 @@ pub(crate) struct Parts {
     /// New parts that start afresh, each with an optional exception inside.
     pub(crate) fresh: Vec<(String, Option<String>)>,
     /// Fresh parts that must exist.
-    pub(crate) asked: Vec<String>,
+    pub(crate) must_exist: Vec<String>,
     /// Parts whose arrays may change dtype.
     pub(crate) cast: Vec<String>,
     /// Parts inserted where nothing is, nor after it.
-    pub(crate) in_vain: Vec<String>,
+    pub(crate) without_effect: Vec<String>,
     /// Groups of a split part: each has some of its leaves.
     pub(crate) groups: Vec<String>,
     /// Joined parts, whose single values agree.
@@ -172,14 +172,14 @@ pub(crate) fn sources(
     new: &[ItemSpec],
     moves: &impl Moves,
     params: Option<&Structure>,
-) -> Result<Sources, Misfit> {
+) -> Result<Sources, MismatchReport> {
     let matched = Matched::of(old, new, moves, params, &[]).map_err(|line| vec![line])?;
     if matched.lines.is_empty() {
         return Ok(Sources { values: matched.from, params: matched.to_params });
     }
     let with = |verbs: &[Verb]| Matched::of(old, new, moves, params, verbs).ok();
     let proposed = proposals(&matched, old, new, &with);
-    Err(Misfit { lines: matched.lines, hints: matched.in_vain, proposed })
+    Err(MismatchReport { lines: matched.lines, hints: matched.without_effect, proposed })
 }
 
 /// The match of two states.
@@ -194,11 +194,11 @@ pub(super) struct Matched {
     /// Old values without a counterpart, with new names.
     pub(super) left: Vec<(ItemName, usize)>,
     /// Old values with the same new name.
-    pub(super) twice: Vec<[usize; 2]>,
+    pub(super) duplicates: Vec<[usize; 2]>,
     /// New fields whose arrays change dtype.
     pub(super) casts: Vec<String>,
     pub(super) to: Vec<Vec<String>>,
-    in_vain: Vec<String>,
+    without_effect: Vec<String>,
 }
 
 impl Matched {
@@ -214,7 +214,7 @@ impl Matched {
         params: Option<&Structure>,
         more: &[Verb],
     ) -> Result<Matched, String> {
-        let (mut lines, mut by_name, mut twice) = (Vec::new(), HashMap::new(), Vec::new());
+        let (mut lines, mut by_name, mut duplicates) = (Vec::new(), HashMap::new(), Vec::new());
         let is_in = |parts: &[String], field: &str| parts.iter().any(|part| below(field, part).is_some());
         let parts = moves.parts(&old.iter().map(|spec| &*spec.name.field).collect::<Vec<_>>(), more)?;
         for (i, spec) in old.iter().enumerate() {
@@ -225,8 +225,8 @@ impl Matched {
                     Some(path) if !moves.is_fresh(path) => Owner::Leaf(path.to_owned()),
                     _ => continue,
                 },
-                of @ Owner::Apart(_) if moves.is_retyped() => of.clone(),
-                Owner::Apart(_) => {
+                of @ Owner::OtherTree(_) if moves.is_retyped() => of.clone(),
+                Owner::OtherTree(_) => {
                     lines.push(format!("`{}` combines all leaves, so it cannot be moved to others", spec.name));
                     continue;
                 }
@@ -242,7 +242,7 @@ impl Matched {
                         lines.push(format!("`{}`: expected {a}, as `{first}` is, found {b}", spec.name));
                     }
                     _ => {
-                        twice.push([other, i]);
+                        duplicates.push([other, i]);
                         lines.push(format!("`{}`: expected one source, found two", spec.name));
                     }
                 }
@@ -259,7 +259,7 @@ impl Matched {
             counts.get(field).copied().filter(|_| spec.kind == Kind::Count)
         };
         let is_new = |part: &str| new.iter().any(|spec| below(&spec.name.field, part).is_some());
-        lines.extend(parts.asked.iter().filter(|part| !is_new(part)).map(|part| no_part("fresh_part", part)));
+        lines.extend(parts.must_exist.iter().filter(|part| !is_new(part)).map(|part| no_part("fresh_part", part)));
         let none = parts.of_params.iter().filter(|part| !is_new(part));
         lines.extend(none.map(|part| no_part("params_to_part", part)));
         // Arrays that differ in dtype only.
@@ -288,7 +288,7 @@ impl Matched {
             }
             let leaf_is_cast = match &spec.name.of {
                 Owner::Leaf(path) => moves.is_cast(path),
-                Owner::Apart(_) => moves.is_retyped(),
+                Owner::OtherTree(_) => moves.is_retyped(),
                 Owner::State => false,
             };
             match found.map(|i| &old[i]) {
@@ -313,17 +313,27 @@ impl Matched {
         // A leaf is in one group of a split state.
         let used: HashSet<usize> = from.iter().filter_map(|source| source.item()).collect();
         let is_elsewhere = |name: &ItemName, i: usize| {
-            let is_told = used.contains(&i) || parts.dropped.contains(&i);
-            matches!(name.of, Owner::Leaf(_)) && is_in(&parts.groups, &name.field) && is_told
+            let is_reported = used.contains(&i) || parts.dropped.contains(&i);
+            matches!(name.of, Owner::Leaf(_)) && is_in(&parts.groups, &name.field) && is_reported
         };
         let left = by_name.into_iter().filter(|(name, i)| !is_elsewhere(name, *i));
         let mut left: Vec<(ItemName, usize)> = left.collect();
         left.sort_unstable_by(|(a, i), (b, j)| (i, a).cmp(&(j, b)));
         lines.extend(left.iter().map(|(_, i)| format!("`{}`: unexpected {}", old[*i].name, old[*i].what())));
-        let in_vain =
+        let without_effect =
             |at: &String| format!("`insert_part({at:?})` does nothing: the state has no field at or after it");
-        let in_vain = parts.in_vain.iter().filter(|at| !is_new(at)).map(in_vain).collect();
-        Ok(Matched { from, to_params: parts.to_params, lines, missing, left, twice, casts, to: parts.to, in_vain })
+        let without_effect = parts.without_effect.iter().filter(|at| !is_new(at)).map(without_effect).collect();
+        Ok(Matched {
+            from,
+            to_params: parts.to_params,
+            lines,
+            missing,
+            left,
+            duplicates,
+            casts,
+            to: parts.to,
+            without_effect,
+        })
     }
 }
 

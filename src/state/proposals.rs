@@ -27,13 +27,15 @@ type With<'a> = &'a dyn Fn(&[Verb]) -> Option<Matched>;
 pub(super) fn proposals(matched: &Matched, old: &[ItemSpec], new: &[ItemSpec], with: With<'_>) -> Vec<String> {
     let missing: Vec<(&str, &ItemSpec)> = matched.missing.iter().map(|i| (&*new[*i].name.field, &new[*i])).collect();
     let left: Vec<(&str, &ItemSpec)> = matched.left.iter().map(|(name, i)| (&*name.field, &old[*i])).collect();
-    let Pairs { pairs, of_arrays } = pairs(&missing, &left);
+    let Pairs { pairs, has_arrays } = pairs(&missing, &left);
     let mut moved = moved(&pairs, &missing, &left);
     let casts: Vec<Proposal> = casts(matched);
     for _ in 0..2 {
-        let said = || casts.iter().chain(&moved);
-        if let Some(Around { before, after }) = around(&said().collect::<Vec<_>>(), matched, new, of_arrays, with) {
-            let all = || before.iter().chain(said()).chain(&after);
+        let proposed = || casts.iter().chain(&moved);
+        if let Some(SurroundingVerbs { before, after }) =
+            surrounding(&proposed().collect::<Vec<_>>(), matched, new, has_arrays, with)
+        {
+            let all = || before.iter().chain(proposed()).chain(&after);
             let mut lines: Vec<String> = all().map(|proposal| proposal.line.clone()).collect();
             if all().flat_map(|proposal| &proposal.verbs).any(|verb| !matches!(verb, Verb::Cast(_))) {
                 lines.push("pass these verbs to `Load::migrating` or `OptState::migrate`, in a `Migration`".into());
@@ -54,12 +56,13 @@ fn copies(verbs: &[Verb], new: &[ItemSpec], with: With<'_>) -> Vec<String> {
         return Vec::new();
     }
     let Some(matched) = with(verbs) else { return Vec::new() };
-    let is_told = |field: &str| verbs.iter().any(|verb| matches!(verb, Verb::Fresh(at) if below(field, at).is_some()));
+    let is_reported =
+        |field: &str| verbs.iter().any(|verb| matches!(verb, Verb::Fresh(at) if below(field, at).is_some()));
     let own = new
         .iter()
         .zip(&matched.from)
         .filter(|(spec, from)| **from == Source::Own && spec.array.is_some() && matches!(spec.name.of, Owner::Leaf(_)));
-    let fields: BTreeSet<&str> = own.map(|(spec, _)| &*spec.name.field).filter(|field| !is_told(field)).collect();
+    let fields: BTreeSet<&str> = own.map(|(spec, _)| &*spec.name.field).filter(|field| !is_reported(field)).collect();
     // Not in memory: the old parameters are unknown.
     let fits = |field: &&str| {
         let all = [verbs, &[Verb::ParamsTo((*field).into())]].concat();
@@ -76,7 +79,7 @@ fn copies(verbs: &[Verb], new: &[ItemSpec], with: With<'_>) -> Vec<String> {
 }
 
 /// Verbs around others that make the states fit.
-struct Around {
+struct SurroundingVerbs {
     /// Drops of old values without a place.
     before: Vec<Proposal>,
     /// Fresh starts of new values without a counterpart, and casts.
@@ -84,15 +87,21 @@ struct Around {
 }
 
 /// Completes verbs; `None` if drops and fresh starts do not suffice, or the states have nothing in common.
-fn around(said: &[&Proposal], matched: &Matched, new: &[ItemSpec], of_arrays: bool, with: With<'_>) -> Option<Around> {
+fn surrounding(
+    proposed: &[&Proposal],
+    matched: &Matched,
+    new: &[ItemSpec],
+    has_arrays: bool,
+    with: With<'_>,
+) -> Option<SurroundingVerbs> {
     let verbs_of = |proposals: &[Proposal]| -> Vec<Verb> {
         proposals.iter().flat_map(|proposal| proposal.verbs.iter().cloned()).collect()
     };
-    let said: Vec<Verb> = said.iter().flat_map(|proposal| proposal.verbs.iter().cloned()).collect();
-    let tried = with(&said)?;
+    let proposed: Vec<Verb> = proposed.iter().flat_map(|proposal| proposal.verbs.iter().cloned()).collect();
+    let tried = with(&proposed)?;
     let stays = |i: usize| matched.to[i] == tried.to[i];
     let mut gone: BTreeSet<&str> = BTreeSet::new();
-    for &[one, other] in &tried.twice {
+    for &[one, other] in &tried.duplicates {
         // Keeps the value that the verbs moved; the other is dropped.
         let of = match (stays(one), stays(other)) {
             (false, true) => other,
@@ -106,19 +115,19 @@ fn around(said: &[&Proposal], matched: &Matched, new: &[ItemSpec], of_arrays: bo
     let drop =
         |at| Proposal::of(Verb::Drop(at), |verb| format!("`{verb}` discards the part without a counterpart here"));
     let before: Vec<Proposal> = whole_parts(&gone, &all).into_iter().map(drop).collect();
-    let dropped = [verbs_of(&before), said].concat();
+    let dropped = [verbs_of(&before), proposed].concat();
     let tried = with(&dropped)?;
     let fresh: BTreeSet<&str> = tried.missing.iter().map(|i| &*new[*i].name.field).collect();
     let all: BTreeSet<&str> = new.iter().map(|spec| &*spec.name.field).collect();
     let start = |at| Proposal::of(Verb::Fresh(at), |verb| format!("`{verb}` initializes the new part"));
     let mut after: Vec<Proposal> = whole_parts(&fresh, &all).into_iter().map(start).collect();
     // Counts alone are alike in all optimizers.
-    if !of_arrays && (!before.is_empty() || !after.is_empty()) {
+    if !has_arrays && (!before.is_empty() || !after.is_empty()) {
         return None;
     }
     after.extend(casts(&tried));
     let is_all = with(&[dropped, verbs_of(&after)].concat())?.lines.is_empty();
-    is_all.then_some(Around { before, after })
+    is_all.then_some(SurroundingVerbs { before, after })
 }
 
 /// Returns the largest parts of exactly these fields; never the whole state.
@@ -149,13 +158,13 @@ fn moved(
     left: &[(&str, &ItemSpec)],
 ) -> Vec<Proposal> {
     let rename = |from: &str, to: &str| Verb::Rename { from: from.into(), to: to.into() };
-    let (mut told, mut all) = (BTreeSet::new(), Vec::new());
-    let Parted { proposals, rest } = parted(pairs);
+    let (mut reported, mut all) = (BTreeSet::new(), Vec::new());
+    let SplitProposals { proposals, rest } = split_proposals(pairs);
     all.extend(proposals);
     for (from, to) in &rest {
         if let Some((chain, shift)) = chain_of_both(from, to).and_then(|chain| Some((chain, shift(pairs, chain)?))) {
             // An added or removed member shifts all members after it.
-            if told.insert(chain) {
+            if reported.insert(chain) {
                 all.push(shift.proposal(chain, missing, left));
             }
         } else if pairs.contains(&(to.clone(), from.clone())) {
@@ -163,14 +172,14 @@ fn moved(
             if from < to {
                 let verbs = vec![rename(from, "other"), rename(to, from), rename("other", to)];
                 let line = format!("`{}`, `{}` and `{}`", verbs[0], verbs[1], verbs[2]);
-                let line = format!("{}, and vice versa: {line} move them", found(from, to));
+                let line = format!("{}, and vice versa: {line} move them", describe_move(from, to));
                 all.push(Proposal { line, verbs });
             }
         } else {
             let verbs = wraps(from, to).unwrap_or_else(|| vec![rename(from, to)]);
             let moves = if verbs.len() == 1 { "moves" } else { "move" };
-            let said: Vec<_> = verbs.iter().map(|verb| format!("`{verb}`")).collect();
-            let line = format!("{}: {} {moves} them", found(from, to), said.join(" and then "));
+            let proposed: Vec<_> = verbs.iter().map(|verb| format!("`{verb}`")).collect();
+            let line = format!("{}: {} {moves} them", describe_move(from, to), proposed.join(" and then "));
             all.push(Proposal { line, verbs });
         }
     }
@@ -178,13 +187,13 @@ fn moved(
 }
 
 /// Proposals for partitions, and the remaining pairs.
-struct Parted {
+struct SplitProposals {
     proposals: Vec<Proposal>,
     rest: BTreeSet<(String, String)>,
 }
 
 /// Finds parts now split into groups, and groups now one part.
-fn parted(pairs: &BTreeSet<(String, String)>) -> Parted {
+fn split_proposals(pairs: &BTreeSet<(String, String)>) -> SplitProposals {
     let (mut proposals, mut rest) = (Vec::new(), pairs.clone());
     let group = |path: &str, at: &str| {
         let level = levels(path, at).filter(|levels| levels.len() == 1)?[0].to_owned();
@@ -202,24 +211,24 @@ fn parted(pairs: &BTreeSet<(String, String)>) -> Parted {
             _ => continue,
         };
         rest.retain(|(from, to)| from != at && to != at);
-        proposals.push(Proposal::of(verb, |verb| format!("{} {what}: use `{verb}`", called(at))));
+        proposals.push(Proposal::of(verb, |verb| format!("{} {what}: use `{verb}`", display_part(at))));
     }
-    Parted { proposals, rest }
+    SplitProposals { proposals, rest }
 }
 
-fn called(path: &str) -> String {
+fn display_part(path: &str) -> String {
     if path.is_empty() { "the whole state".into() } else { format!("`{path}`") }
 }
 
-fn found(from: &str, to: &str) -> String {
-    format!("the fields of {} are now in {}", called(from), called(to))
+fn describe_move(from: &str, to: &str) -> String {
+    format!("the fields of {} are now in {}", display_part(from), display_part(to))
 }
 
 /// Parts all of whose fields are under another path in the other state.
 struct Pairs {
     pairs: BTreeSet<(String, String)>,
     /// True if some fields are arrays.
-    of_arrays: bool,
+    has_arrays: bool,
 }
 
 fn pairs(missing: &[(&str, &ItemSpec)], left: &[(&str, &ItemSpec)]) -> Pairs {
@@ -233,11 +242,11 @@ fn pairs(missing: &[(&str, &ItemSpec)], left: &[(&str, &ItemSpec)]) -> Pairs {
             by_key.entry(key(spec)).or_default()[side].push(spec.0);
         }
     }
-    let mut found = Pairs { pairs: BTreeSet::new(), of_arrays: false };
+    let mut describe_move = Pairs { pairs: BTreeSet::new(), has_arrays: false };
     for ((_, kind, ..), sides) in by_key {
         let ([from], [to]) = (&sides[0][..], &sides[1][..]) else { continue };
         let (mut from, mut to) = (*from, *to);
-        found.of_arrays |= kind == Kind::Moment;
+        describe_move.has_arrays |= kind == Kind::Moment;
         // The field's own name, at least, is the same.
         loop {
             let ((a, x), (b, y)) = (split(from), split(to));
@@ -246,9 +255,9 @@ fn pairs(missing: &[(&str, &ItemSpec)], left: &[(&str, &ItemSpec)]) -> Pairs {
             }
             (from, to) = (a, b);
         }
-        found.pairs.insert((from.to_owned(), to.to_owned()));
+        describe_move.pairs.insert((from.to_owned(), to.to_owned()));
     }
-    found
+    describe_move
 }
 
 /// Splits off the last level.
@@ -292,7 +301,7 @@ impl Shift<'_> {
             true => (Verb::Insert(path(first(chain, missing).min(from))), "a member was inserted"),
             false => (Verb::Remove(path(first(chain, left).min(to))), "a member was removed"),
         };
-        Proposal::of(verb, |verb| format!("{}: if {what}, use `{verb}`", found(self.from, self.to)))
+        Proposal::of(verb, |verb| format!("{}: if {what}, use `{verb}`", describe_move(self.from, self.to)))
     }
 }
 
@@ -307,11 +316,11 @@ fn levels<'a>(path: &'a str, part: &str) -> Option<Vec<&'a str>> {
 
 /// Returns the verbs that wrap a part or put it into chains, or unwrap it, from the inside out.
 fn wraps(from: &str, to: &str) -> Option<Vec<Verb>> {
-    if let Some(around) = levels(to, from) {
+    if let Some(surrounding) = levels(to, from) {
         let is_around = |level: &&str| *level == "inner" || level.parse::<usize>().is_ok();
         let verb = |level: &str| Verb::Wrap { at: from.into(), inside: level.into() };
-        return around.iter().all(is_around).then(|| around.into_iter().rev().map(verb).collect());
+        return surrounding.iter().all(is_around).then(|| surrounding.into_iter().rev().map(verb).collect());
     }
-    let around = levels(from, to)?;
-    around.iter().all(|level| *level == "inner").then(|| vec![Verb::Unwrap(to.into()); around.len()])
+    let surrounding = levels(from, to)?;
+    surrounding.iter().all(|level| *level == "inner").then(|| vec![Verb::Unwrap(to.into()); surrounding.len()])
 }

@@ -200,19 +200,19 @@ pub(super) struct Owner {
     clock: Option<u64>,
 }
 
-pub(crate) type Given = Vec<(&'static str, Hyperparam)>;
+pub(crate) type ArgumentValues = Vec<(&'static str, Hyperparam)>;
 
 /// The current optimizer of a walk.
-struct Around {
+struct CurrentOptimizer {
     name: &'static str,
     path: String,
-    arguments: Given,
+    arguments: ArgumentValues,
     /// The length of the path of its first shallowest part, and that part's count.
     clock: Option<(usize, u64)>,
 }
 
-impl Around {
-    fn is_given(&self, name: &str, argument: &Hyperparam) -> bool {
+impl CurrentOptimizer {
+    fn has_argument(&self, name: &str, argument: &Hyperparam) -> bool {
         self.arguments.iter().any(|(n, a)| *n == name && a == argument)
     }
 }
@@ -221,50 +221,50 @@ impl Around {
 pub(crate) struct Reader {
     structure: Arc<Structure>,
     owner: Owner,
-    optimizers: Vec<Around>,
-    found: Readings,
+    optimizers: Vec<CurrentOptimizer>,
+    readings: Readings,
     pub(super) levels: Levels,
 }
 
 impl Reader {
     pub(crate) fn new(structure: Arc<Structure>) -> Reader {
-        let (found, levels) = (Readings::default(), Levels::default());
-        Reader { structure, owner: Owner::default(), optimizers: Vec::new(), found, levels }
+        let (readings, levels) = (Readings::default(), Levels::default());
+        Reader { structure, owner: Owner::default(), optimizers: Vec::new(), readings, levels }
     }
 
     /// Returns the readings, with unique paths.
-    pub(crate) fn found(mut self) -> Readings {
-        let shown: Vec<String> = self.found.all.iter().map(|reading| self.levels.shown(&reading.path)).collect();
+    pub(crate) fn readings(mut self) -> Readings {
+        let shown: Vec<String> = self.readings.all.iter().map(|reading| self.levels.shown(&reading.path)).collect();
         let mut outermost: HashMap<(&str, Option<&str>), usize> = HashMap::new();
-        for (reading, shown) in self.found.all.iter().zip(&shown) {
+        for (reading, shown) in self.readings.all.iter().zip(&shown) {
             let len = outermost.entry((shown, reading.leaf.as_deref())).or_insert(reading.path.len());
             *len = reading.path.len().min(*len);
         }
         let is_outermost = |(reading, shown): (&Reading, &String)| {
             outermost.get(&(&**shown, reading.leaf.as_deref())) == Some(&reading.path.len())
         };
-        let shows: Vec<bool> = self.found.all.iter().zip(&shown).map(is_outermost).collect();
-        for ((reading, shown), shows) in self.found.all.iter_mut().zip(shown).zip(shows) {
+        let shows: Vec<bool> = self.readings.all.iter().zip(&shown).map(is_outermost).collect();
+        for ((reading, shown), shows) in self.readings.all.iter_mut().zip(shown).zip(shows) {
             if shows {
                 reading.owner = self.levels.shown(&reading.path[..reading.owner]).len();
                 reading.path = shown;
             }
         }
-        self.found
+        self.readings
     }
 
     pub(super) fn add(&mut self, path: &str, leaf: Option<String>, value: f64) {
         let Owner { name, path: owner, .. } = self.owner;
         let full = (path.to_owned(), owner);
-        self.found.all.push(Reading { path: path.into(), owner, full, part: name, leaf, value });
+        self.readings.all.push(Reading { path: path.into(), owner, full, part: name, leaf, value });
     }
 
-    pub(super) fn leaf(&self, leaf: usize, apart: bool) -> Option<String> {
-        let spec = self.structure.leaves().get(leaf).filter(|_| !apart);
+    pub(super) fn leaf(&self, leaf: usize, other_tree: bool) -> Option<String> {
+        let spec = self.structure.leaves().get(leaf).filter(|_| !other_tree);
         Some(spec.map_or_else(|| format!("#{leaf}"), |spec| spec.path().into()))
     }
 
-    pub(super) fn entry(&mut self, path: &str, entry: Entry<'_>, apart: bool) {
+    pub(super) fn entry(&mut self, path: &str, entry: Entry<'_>, other_tree: bool) {
         match entry {
             Entry::Count(count)
                 if self.owner.clock.is_none() && path[self.owner.path..].trim_start_matches('.') == "count" =>
@@ -274,20 +274,24 @@ impl Reader {
             Entry::Count(count) => self.add(path, None, count.get() as f64),
             Entry::Flag(flag) => self.add(path, None, f64::from(flag.get())),
             Entry::Scalar(scalar) => self.add(path, None, scalar.get()),
-            Entry::Counts(all) => self.leaves(path, apart, all.iter().map(|(leaf, count)| (leaf, count.get() as f64))),
-            Entry::Flags(all) => self.leaves(path, apart, all.iter().map(|(leaf, flag)| (leaf, f64::from(flag.get())))),
-            Entry::Scalars(all) => self.leaves(path, apart, all.iter().map(|(leaf, scalar)| (leaf, scalar.get()))),
+            Entry::Counts(all) => {
+                self.leaves(path, other_tree, all.iter().map(|(leaf, count)| (leaf, count.get() as f64)))
+            }
+            Entry::Flags(all) => {
+                self.leaves(path, other_tree, all.iter().map(|(leaf, flag)| (leaf, f64::from(flag.get()))))
+            }
+            Entry::Scalars(all) => self.leaves(path, other_tree, all.iter().map(|(leaf, scalar)| (leaf, scalar.get()))),
             Entry::Moments(moments) => {
                 let floored = moments.leaves().filter_map(|leaf| Some((leaf, moments.floored(leaf)?)));
-                self.leaves(&joined(path, "floored"), apart, floored);
+                self.leaves(&joined(path, "floored"), other_tree, floored);
             }
             Entry::Key(_) => {}
         }
     }
 
-    pub(super) fn leaves(&mut self, path: &str, apart: bool, values: impl Iterator<Item = (usize, f64)>) {
+    pub(super) fn leaves(&mut self, path: &str, other_tree: bool, values: impl Iterator<Item = (usize, f64)>) {
         for (leaf, value) in values {
-            self.add(path, self.leaf(leaf, apart), value);
+            self.add(path, self.leaf(leaf, other_tree), value);
         }
     }
 
@@ -301,28 +305,28 @@ impl Reader {
     }
 
     /// Leaves a part, reading its arguments.
-    pub(super) fn leave(&mut self, path: &str, arguments: &Given, outer: Owner) {
+    pub(super) fn leave(&mut self, path: &str, arguments: &ArgumentValues, outer: Owner) {
         let Owner { name, clock, .. } = core::mem::replace(&mut self.owner, outer);
         arguments.iter().for_each(|(argument, value)| self.argument((name, path), argument, value, clock));
         let Some(steps) = clock else { return };
-        for around in &mut self.optimizers {
-            if around.clock.is_none_or(|(depth, _)| path.len() < depth) {
-                around.clock = Some((path.len(), steps));
+        for optimizer in &mut self.optimizers {
+            if optimizer.clock.is_none_or(|(depth, _)| path.len() < depth) {
+                optimizer.clock = Some((path.len(), steps));
             }
         }
     }
 
-    pub(super) fn enter_optimizer(&mut self, name: &'static str, path: &str, arguments: Given) {
-        self.optimizers.push(Around { name, path: path.into(), arguments, clock: None });
+    pub(super) fn enter_optimizer(&mut self, name: &'static str, path: &str, arguments: ArgumentValues) {
+        self.optimizers.push(CurrentOptimizer { name, path: path.into(), arguments, clock: None });
     }
 
     /// Leaves an optimizer. Reads the arguments that no part shares, at the count of its first part.
     pub(super) fn leave_optimizer(&mut self) {
-        let Some(Around { name, path, arguments, clock }) = self.optimizers.pop() else { return };
+        let Some(CurrentOptimizer { name, path, arguments, clock }) = self.optimizers.pop() else { return };
         for (argument, value) in &arguments {
-            let outer = self.optimizers.iter().find(|around| around.is_given(argument, value));
-            let path = outer.map_or(&*path, |around| &around.path);
-            if !self.found.all.iter().any(|reading| reading.path == joined(path, argument)) {
+            let outer = self.optimizers.iter().find(|optimizer| optimizer.has_argument(argument, value));
+            let path = outer.map_or(&*path, |optimizer| &optimizer.path);
+            if !self.readings.all.iter().any(|reading| reading.path == joined(path, argument)) {
                 let path = path.to_owned();
                 self.argument((name, &path), argument, value, clock.map(|(_, steps)| steps));
             }
@@ -339,16 +343,16 @@ impl Reader {
         clock: Option<u64>,
     ) {
         let value = argument.at(clock.unwrap_or(0).saturating_sub(1));
-        let (part, owner) = match self.optimizers.iter().find(|around| around.is_given(name, argument)) {
-            Some(around) => (around.name, &*around.path),
+        let (part, owner) = match self.optimizers.iter().find(|optimizer| optimizer.has_argument(name, argument)) {
+            Some(optimizer) => (optimizer.name, &*optimizer.path),
             None => (part, path),
         };
         let path = joined(owner, name);
         // Several parts of an optimizer may share an argument.
-        if !self.found.all.iter().any(|r| r.path == path && r.value.to_bits() == value.to_bits()) {
+        if !self.readings.all.iter().any(|r| r.path == path && r.value.to_bits() == value.to_bits()) {
             let owner = owner.len();
             let full = (path.clone(), owner);
-            self.found.all.push(Reading { path, owner, full, part, leaf: None, value });
+            self.readings.all.push(Reading { path, owner, full, part, leaf: None, value });
         }
     }
 }

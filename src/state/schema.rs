@@ -3,7 +3,7 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
-use super::walk::Standing;
+use super::walk::FieldRole;
 use super::{Entry, State, StateWalk};
 use crate::element::DType;
 use crate::layout::elements;
@@ -75,9 +75,10 @@ impl Schema {
     /// Returns the schema of a state for parameters of this structure.
     pub fn of<S: State>(state: &S, structure: &Structure) -> Schema {
         let mut entries = Vec::new();
-        let mut show = |field: &str, entry: Entry<'_>, Standing { apart, .. }: Standing| {
+        let mut show = |field: &str, entry: Entry<'_>, FieldRole { other_tree, .. }: FieldRole| {
             each_value(entry, &mut |leaf, kind, dtype, shape, _| {
-                let leaf = leaf.filter(|_| !apart).and_then(|i| structure.leaves().get(i)).map(|l| l.path().into());
+                let leaf =
+                    leaf.filter(|_| !other_tree).and_then(|i| structure.leaves().get(i)).map(|l| l.path().into());
                 entries.push(SchemaEntry { field: field.into(), leaf, kind, dtype, shape: shape.into() });
             });
         };

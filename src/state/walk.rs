@@ -7,7 +7,7 @@ use std::hash::DefaultHasher;
 
 use super::evaluate::Evaluation;
 use super::levels::{Levels, enter, enter_member, leave_member};
-use super::readings::{Given, Owner, Reader};
+use super::readings::{ArgumentValues, Owner, Reader};
 use super::{Count, Flag, Moments, PerLeaf, RandomKey, Scalar, State};
 use crate::error::Result;
 
@@ -42,9 +42,9 @@ pub enum EntryMut<'a> {
 }
 
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Standing {
+pub(crate) struct FieldRole {
     /// True if its leaves are not the parameters'.
-    pub(crate) apart: bool,
+    pub(crate) other_tree: bool,
     /// True if set by a user.
     pub(crate) set: bool,
 }
@@ -54,17 +54,17 @@ pub struct StateWalk<'a, 'w> {
     path: String,
     /// Names in place of the next level's numbers.
     names: Vec<String>,
-    standing: Standing,
+    role: FieldRole,
     sink: ReadSink<'a, 'w>,
 }
 
 /// Receives a fact: path, hash function, category.
-pub(crate) type ShowFact<'a> = dyn FnMut(&str, &dyn Fn(&mut DefaultHasher), Tells) + 'a;
+pub(crate) type ShowFact<'a> = dyn FnMut(&str, &dyn Fn(&mut DefaultHasher), FactKind) + 'a;
 
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Tells {
+pub(crate) enum FactKind {
     /// The leaves and their memory order.
-    Place,
+    Placement,
     /// The interpretation of values.
     Meaning,
 }
@@ -72,7 +72,7 @@ pub(crate) enum Tells {
 /// The purpose of a walk: fields, parts of one type, evaluations, facts of `init`, or readings.
 enum ReadSink<'a, 'w> {
     Entries(&'w mut dyn FnMut(&str, Entry<'a>)),
-    Fields(&'w mut dyn FnMut(&str, Entry<'a>, Standing)),
+    Fields(&'w mut dyn FnMut(&str, Entry<'a>, FieldRole)),
     Parts(&'w mut dyn FnMut(&str, &'a dyn Any)),
     Evaluations(&'w mut dyn FnMut(&str, Evaluation<'a>, bool)),
     Facts(&'w mut ShowFact<'w>),
@@ -89,19 +89,19 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     }
 
     fn to(sink: ReadSink<'a, 'w>) -> Self {
-        StateWalk { path: String::new(), names: Vec::new(), standing: Standing::default(), sink }
+        StateWalk { path: String::new(), names: Vec::new(), role: FieldRole::default(), sink }
     }
 
     /// Returns a walk that also shows roles.
-    pub(crate) fn of_fields(sink: &'w mut dyn FnMut(&str, Entry<'a>, Standing)) -> Self {
+    pub(crate) fn of_fields(sink: &'w mut dyn FnMut(&str, Entry<'a>, FieldRole)) -> Self {
         StateWalk::to(ReadSink::Fields(sink))
     }
 
     /// Walks fields whose leaves are not the parameters'.
-    pub(crate) fn apart<T>(&mut self, inside: impl FnOnce(&mut Self) -> T) -> T {
-        let outer = core::mem::replace(&mut self.standing.apart, true);
-        let done = inside(self);
-        self.standing.apart = outer;
+    pub(crate) fn other_tree<T>(&mut self, nested: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = core::mem::replace(&mut self.role.other_tree, true);
+        let done = nested(self);
+        self.role.other_tree = outer;
         done
     }
 
@@ -121,7 +121,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
 
     /// Returns a walk that shows each [`evaluation`](Self::evaluation) instead of fields.
     ///
-    /// The function also receives the path of the state, and true if the state is [`apart`](Self::apart).
+    /// The function also receives the path of the state, and true if the state is [`other_tree`](Self::other_tree).
     pub(crate) fn of_evaluations(sink: &'w mut dyn FnMut(&str, Evaluation<'a>, bool)) -> Self {
         StateWalk::to(ReadSink::Evaluations(sink))
     }
@@ -130,7 +130,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     /// first for the leaves of its moments.
     pub fn evaluation(&mut self, evaluation: Evaluation<'a>) {
         if let ReadSink::Evaluations(sink) = &mut self.sink {
-            sink(&self.path, evaluation, self.standing.apart);
+            sink(&self.path, evaluation, self.role.other_tree);
         }
     }
 
@@ -143,7 +143,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     ///
     /// A state with another fact is refused as a replacement of this one.
     pub fn fact<H: Hash>(&mut self, name: &str, fact: &H) {
-        self.tell(name, fact, Tells::Place);
+        self.show_fact(name, fact, FactKind::Placement);
     }
 
     /// Shows an argument on which the meaning of the state's values depends beyond their shapes and types.
@@ -151,13 +151,13 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     /// A state made with another value is refused as a replacement of this one, also by
     /// [`replace`](crate::OptState::replace).
     pub fn meaning<H: Hash>(&mut self, name: &str, argument: &H) {
-        self.tell(name, argument, Tells::Meaning);
+        self.show_fact(name, argument, FactKind::Meaning);
     }
 
-    fn tell<H: Hash>(&mut self, name: &str, fact: &H, tells: Tells) {
+    fn show_fact<H: Hash>(&mut self, name: &str, fact: &H, kind: FactKind) {
         if let ReadSink::Facts(sink) = &mut self.sink {
             let parent = enter(&mut self.path, &name);
-            sink(&self.path, &|hasher| fact.hash(hasher), tells);
+            sink(&self.path, &|hasher| fact.hash(hasher), kind);
             self.path.truncate(parent);
         }
     }
@@ -243,7 +243,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     pub fn readings_by_leaf(&mut self, name: &str, values: impl IntoIterator<Item = (usize, f64)>) {
         if let ReadSink::Readings(reader) = &mut self.sink {
             let parent = enter(&mut self.path, &name);
-            reader.leaves(&self.path, self.standing.apart, values.into_iter());
+            reader.leaves(&self.path, self.role.other_tree, values.into_iter());
             self.path.truncate(parent);
         }
     }
@@ -259,11 +259,11 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     pub(crate) fn of_part(
         &mut self,
         name: &'static str,
-        arguments: Given,
-        inside: &mut dyn FnMut(&mut Self) -> Result<()>,
+        arguments: ArgumentValues,
+        nested: &mut dyn FnMut(&mut Self) -> Result<()>,
     ) -> Result<()> {
         let outer = self.enter_part(name);
-        let done = inside(self);
+        let done = nested(self);
         self.leave_part(arguments, outer);
         done
     }
@@ -273,7 +273,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         Some(reader.enter(name, self.path.len()))
     }
 
-    fn leave_part(&mut self, arguments: Given, outer: Option<Owner>) {
+    fn leave_part(&mut self, arguments: ArgumentValues, outer: Option<Owner>) {
         if let (ReadSink::Readings(reader), Some(outer)) = (&mut self.sink, outer) {
             reader.leave(&self.path, &arguments, outer);
         }
@@ -283,18 +283,18 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     pub(crate) fn of_optimizer(
         &mut self,
         name: &'static str,
-        arguments: Given,
-        inside: &mut dyn FnMut(&mut Self) -> Result<()>,
+        arguments: ArgumentValues,
+        nested: &mut dyn FnMut(&mut Self) -> Result<()>,
     ) -> Result<()> {
         self.enter_optimizer(name, arguments);
-        let done = inside(self);
+        let done = nested(self);
         if let ReadSink::Readings(reader) = &mut self.sink {
             reader.leave_optimizer();
         }
         done
     }
 
-    fn enter_optimizer(&mut self, name: &'static str, arguments: Given) {
+    fn enter_optimizer(&mut self, name: &'static str, arguments: ArgumentValues) {
         if let ReadSink::Readings(reader) = &mut self.sink {
             reader.enter_optimizer(name, &self.path, arguments);
         }
@@ -306,9 +306,9 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     }
 
     pub(crate) fn setting<S: State>(&mut self, name: &str, state: &'a S) {
-        let outer = core::mem::replace(&mut self.standing.set, true);
+        let outer = core::mem::replace(&mut self.role.set, true);
         self.child(name, state);
-        self.standing.set = outer;
+        self.role.set = outer;
     }
 
     /// Walks a field under a number.
@@ -317,9 +317,9 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     }
 
     /// Walks a member under its number, or under a name in place of it.
-    pub(crate) fn member<T>(&mut self, index: usize, inside: &mut dyn FnMut(&mut Self) -> T) -> T {
+    pub(crate) fn member<T>(&mut self, index: usize, nested: &mut dyn FnMut(&mut Self) -> T) -> T {
         let outer = enter_member(&mut self.path, &mut self.names, index);
-        let done = inside(self);
+        let done = nested(self);
         leave_member(&mut self.path, &mut self.names, outer);
         done
     }
@@ -328,35 +328,35 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     pub fn entry(&mut self, entry: Entry<'a>) {
         match &mut self.sink {
             ReadSink::Entries(sink) => sink(&self.path, entry),
-            ReadSink::Fields(sink) => sink(&self.path, entry, self.standing),
+            ReadSink::Fields(sink) => sink(&self.path, entry, self.role),
             // User settings are no readings; the part shows their value in a step.
-            ReadSink::Readings(reader) if !self.standing.set => reader.entry(&self.path, entry, self.standing.apart),
+            ReadSink::Readings(reader) if !self.role.set => reader.entry(&self.path, entry, self.role.other_tree),
             ReadSink::Parts(_) | ReadSink::Evaluations(_) | ReadSink::Facts(_) | ReadSink::Readings(_) => {}
         }
     }
 
     /// Walks numbered members under names.
-    pub(crate) fn renamed<T>(&mut self, names: &[String], inside: &mut dyn FnMut(&mut Self) -> T) -> T {
+    pub(crate) fn renamed<T>(&mut self, names: &[String], nested: &mut dyn FnMut(&mut Self) -> T) -> T {
         let outer = core::mem::replace(&mut self.names, names.to_vec());
-        let done = inside(self);
+        let done = nested(self);
         self.names = outer;
         done
     }
 
-    pub(crate) fn within<T>(&mut self, key: &str, inside: &mut dyn FnMut(&mut Self) -> T) -> T {
+    pub(crate) fn within<T>(&mut self, key: &str, nested: &mut dyn FnMut(&mut Self) -> T) -> T {
         let parent = enter(&mut self.path, &key);
-        let done = inside(self);
+        let done = nested(self);
         self.path.truncate(parent);
         done
     }
 
     /// Walks an inner state, at a level that [`shown`](Levels::shown) paths omit.
-    pub(crate) fn inside<T>(&mut self, key: &str, inside: &mut dyn FnMut(&mut Self) -> T) -> T {
+    pub(crate) fn nested<T>(&mut self, key: &str, nested: &mut dyn FnMut(&mut Self) -> T) -> T {
         self.within(key, &mut |walk| {
             if let ReadSink::Readings(reader) = &mut walk.sink {
                 reader.levels.add(&walk.path, key);
             }
-            inside(walk)
+            nested(walk)
         })
     }
 }
@@ -365,7 +365,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
 pub struct StateWalkMut<'a, 'w> {
     path: String,
     names: Vec<String>,
-    standing: Standing,
+    role: FieldRole,
     sink: Sink<'a, 'w>,
     /// The levels of wrappers, if parts are requested.
     pub(crate) levels: Levels,
@@ -374,7 +374,7 @@ pub struct StateWalkMut<'a, 'w> {
 /// The purpose of a walk: fields, or parts of one type.
 enum Sink<'a, 'w> {
     Entries(&'w mut dyn FnMut(&str, EntryMut<'a>)),
-    Fields(&'w mut dyn FnMut(&str, EntryMut<'a>, Standing)),
+    Fields(&'w mut dyn FnMut(&str, EntryMut<'a>, FieldRole)),
     Parts(&'w mut dyn FnMut(&str, &'a mut dyn Any)),
 }
 
@@ -385,20 +385,20 @@ impl<'a, 'w> StateWalkMut<'a, 'w> {
     }
 
     fn to(sink: Sink<'a, 'w>) -> Self {
-        let (standing, levels) = (Standing::default(), Levels::default());
-        StateWalkMut { path: String::new(), names: Vec::new(), standing, sink, levels }
+        let (role, levels) = (FieldRole::default(), Levels::default());
+        StateWalkMut { path: String::new(), names: Vec::new(), role, sink, levels }
     }
 
     /// Returns a walk that also shows roles.
-    pub(crate) fn of_fields(sink: &'w mut dyn FnMut(&str, EntryMut<'a>, Standing)) -> Self {
+    pub(crate) fn of_fields(sink: &'w mut dyn FnMut(&str, EntryMut<'a>, FieldRole)) -> Self {
         StateWalkMut::to(Sink::Fields(sink))
     }
 
-    /// As [`StateWalk::apart`].
-    pub(crate) fn apart(&mut self, inside: impl FnOnce(&mut Self)) {
-        let outer = core::mem::replace(&mut self.standing.apart, true);
-        inside(self);
-        self.standing.apart = outer;
+    /// As [`StateWalk::other_tree`].
+    pub(crate) fn other_tree(&mut self, nested: impl FnOnce(&mut Self)) {
+        let outer = core::mem::replace(&mut self.role.other_tree, true);
+        nested(self);
+        self.role.other_tree = outer;
     }
 
     /// As [`StateWalk::of_parts`].
@@ -423,9 +423,9 @@ impl<'a, 'w> StateWalkMut<'a, 'w> {
     }
 
     pub(crate) fn setting<S: State>(&mut self, name: &str, state: &'a mut S) {
-        let outer = core::mem::replace(&mut self.standing.set, true);
+        let outer = core::mem::replace(&mut self.role.set, true);
         self.child(name, state);
-        self.standing.set = outer;
+        self.role.set = outer;
     }
 
     /// Walks a field under a number.
@@ -439,31 +439,31 @@ impl<'a, 'w> StateWalkMut<'a, 'w> {
     pub fn entry(&mut self, entry: EntryMut<'a>) {
         match &mut self.sink {
             Sink::Entries(sink) => sink(&self.path, entry),
-            Sink::Fields(sink) => sink(&self.path, entry, self.standing),
+            Sink::Fields(sink) => sink(&self.path, entry, self.role),
             Sink::Parts(_) => {}
         }
     }
 
     /// As [`StateWalk::renamed`].
-    pub(crate) fn renamed(&mut self, names: &[String], inside: impl FnOnce(&mut Self)) {
+    pub(crate) fn renamed(&mut self, names: &[String], nested: impl FnOnce(&mut Self)) {
         let outer = core::mem::replace(&mut self.names, names.to_vec());
-        inside(self);
+        nested(self);
         self.names = outer;
     }
 
-    pub(crate) fn within(&mut self, key: impl Display, inside: impl FnOnce(&mut Self)) {
+    pub(crate) fn within(&mut self, key: impl Display, nested: impl FnOnce(&mut Self)) {
         let parent = enter(&mut self.path, &key);
-        inside(self);
+        nested(self);
         self.path.truncate(parent);
     }
 
-    /// As [`StateWalk::inside`].
-    pub(crate) fn inside(&mut self, key: &str, inside: impl FnOnce(&mut Self)) {
+    /// As [`StateWalk::nested`].
+    pub(crate) fn nested(&mut self, key: &str, nested: impl FnOnce(&mut Self)) {
         self.within(key, |walk| {
             if let Sink::Parts(_) = &walk.sink {
                 walk.levels.add(&walk.path, key);
             }
-            inside(walk);
+            nested(walk);
         });
     }
 }

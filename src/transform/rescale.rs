@@ -146,8 +146,8 @@ impl<P: Rescale> TwoPasses for P {
         (u, P::Of::squares(scales, u, p))
     }
 
-    fn again(&self, memory: &mut RescaleState, sums: Sums<'_>, again: &mut dyn FnMut(usize)) {
-        memory.rescale(sums, P::BY_LEAF, again);
+    fn repeat_reductions(&self, memory: &mut RescaleState, sums: Sums<'_>, repeat_reductions: &mut dyn FnMut(usize)) {
+        memory.rescale(sums, P::BY_LEAF, repeat_reductions);
     }
 
     fn decide(&self, memory: &mut RescaleState, hyperparams: &mut P::Hyperparams, sums: Sums<'_>) {
@@ -210,7 +210,7 @@ impl RescaleState {
     }
 
     /// Rescales leaves whose sum, or a common factor's total, is outside the range of `f64`.
-    fn rescale(&mut self, sums: Sums<'_>, by_leaf: bool, again: &mut dyn FnMut(usize)) {
+    fn rescale(&mut self, sums: Sums<'_>, by_leaf: bool, repeat_reductions: &mut dyn FnMut(usize)) {
         let RescaleState { norms, scales, factors, .. } = self;
         for (i, Norms { of_leaf, .. }) in norms.iter().enumerate() {
             let leaves =
@@ -220,7 +220,7 @@ impl RescaleState {
                 if !is_safe(sum) && sums.leaf_len(leaf) > 0 {
                     scales.resize(factors.len(), [1.0; 2]);
                     scales[leaf][i] = if sum < 1.0 { 1.0 / SMALL } else { SMALL };
-                    again(leaf);
+                    repeat_reductions(leaf);
                 }
             }
         }

@@ -115,8 +115,8 @@ pub trait GradientTransformation: Stage {
         Self: Sized,
     {
         state.ready(self)?;
-        let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
-        let mut objective = if asks { extra.objective(params) } else { None };
+        let (value, needs_loss) = (extra.loss(), self.needs() >= Level::ValueFn);
+        let mut objective = if needs_loss { extra.objective(params) } else { None };
         table::params_mut(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
         state.find_gradients(self, grads)?;
         state.run(self, value, objective.as_deref_mut(), Sink::Params)
@@ -203,8 +203,8 @@ pub trait GradientTransformation: Stage {
         }
         table::params(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
         state.find_gradients(self, grads)?;
-        let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
-        let mut objective = if asks { extra.objective(params) } else { None };
+        let (value, needs_loss) = (extra.loss(), self.needs() >= Level::ValueFn);
+        let mut objective = if needs_loss { extra.objective(params) } else { None };
         let outcome = state.run(self, value, objective.as_deref_mut(), Sink::Updates(&updates.leaves))?;
         updates.outcome = outcome;
         Ok(outcome)
@@ -270,8 +270,8 @@ pub trait GradientTransformation: Stage {
         let (rests, counts) = (self.absent() == Absent::Rests, self.absent() == Absent::Counts);
         let instead = || if counts { OF_WINDOW.into() } else { advice(self) };
         table::grads_mut(&mut grads, &state.structure, to, path, rests.then_some(absent), &instead)?;
-        let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
-        let mut objective = if asks { extra.objective(params) } else { None };
+        let (value, needs_loss) = (extra.loss(), self.needs() >= Level::ValueFn);
+        let mut objective = if needs_loss { extra.objective(params) } else { None };
         let outcome = state.run(self, value, objective.as_deref_mut(), Sink::Gradients)?;
         Ok((grads, outcome))
     }
@@ -342,7 +342,7 @@ pub trait GradientTransformation: Stage {
             return Err(Error::unrecordable(&self.describe(), "it evaluates the loss at other points"));
         }
         let mut passes = Passes::new(machine, &state.inner);
-        state.run_elsewhere(self, extra.loss(), &mut passes)
+        state.run_on_device(self, extra.loss(), &mut passes)
     }
 
     /// Returns the arithmetic of a step, pass by pass, as programs that can be shown, compared, run, or translated.
@@ -386,7 +386,7 @@ pub trait GradientTransformation: Stage {
         }
         let (mut state, mut programs) = (self.init(params)?, Programs::default());
         let mut passes = Passes::new(&mut programs, &state.inner);
-        state.run_elsewhere(self, Some(1.0), &mut passes)?;
+        state.run_on_device(self, Some(1.0), &mut passes)?;
         Ok(programs)
     }
 

@@ -9,12 +9,12 @@ use std::sync::{Arc, OnceLock};
 use crate::element::DType;
 use crate::engine::leaf::{self, TableLeaf};
 use crate::engine::{
-    Absent, Ask, Evaluate, InitContext, Objective, Outcome, ParamSource, Remote, Sink, Stage, StepContext, Updates,
-    Work, advice, table,
+    Absent, Evaluate, EvaluateLoss, InitContext, Objective, Outcome, ParamSource, Remote, Sink, Stage, StepContext,
+    Updates, Work, advice, table,
 };
 use crate::error::{Error, Result};
 use crate::evaluation_cache::{CachedEvaluation, EvaluationCache};
-use crate::state::{Layout, Moments, Reader, Readings, Schema, StateWalk, items, items_mut, put};
+use crate::state::{Layout, Moments, Reader, Readings, Schema, StateWalk, assign_item, items, items_mut};
 #[cfg(feature = "checkpoint")]
 use crate::tree::Walk;
 use crate::tree::{LeafSpec, Structure, Tree, TreeMut, refuse_shared};
@@ -43,7 +43,7 @@ pub struct OptState<T: Stage> {
     lent: bool,
     by_leaf: bool,
     /// Cached evaluations, for [`minimize_step`](crate::Minimize::minimize_step).
-    pub(crate) recall: Option<Box<EvaluationCache>>,
+    pub(crate) eval_cache: Option<Box<EvaluationCache>>,
     #[cfg(feature = "checkpoint")]
     evaluated: Evaluated,
 }
@@ -96,7 +96,7 @@ impl<T: Stage> OptState<T> {
             layout: None,
             lent: false,
             by_leaf,
-            recall: None,
+            eval_cache: None,
             #[cfg(feature = "checkpoint")]
             evaluated: Evaluated::default(),
         })
@@ -155,7 +155,7 @@ impl<T: Stage> OptState<T> {
         }
         let from = items(&inner, &self.structure);
         for ((_, into), (name, from)) in items_mut(&mut self.inner, &self.structure).into_iter().zip(&from) {
-            put(into, from).ok_or_else(|| Error::state("replace", format!("`{name}` is of another kind")))?;
+            assign_item(into, from).ok_or_else(|| Error::state("replace", format!("`{name}` is of another kind")))?;
         }
         Ok(())
     }
@@ -172,7 +172,7 @@ impl<T: Stage> OptState<T> {
             layout: self.layout.clone(),
             lent: false,
             by_leaf: self.by_leaf,
-            recall: None,
+            eval_cache: None,
             #[cfg(feature = "checkpoint")]
             evaluated: self.evaluated.clone(),
         }
@@ -207,8 +207,8 @@ impl<T: Stage> OptState<T> {
     /// Checks that a replaced state could be the result of `init`.
     pub(crate) fn fits(&self) -> Result<()> {
         let Some(layout) = self.layout.as_ref().filter(|_| self.lent) else { return Ok(()) };
-        let misfit = |problem| Error::state("the replacement of the state does not fit", problem);
-        layout.compare(&self.inner, &self.structure).map_err(misfit)
+        let mismatch_report = |problem| Error::state("the replacement of the state does not fit", problem);
+        layout.compare(&self.inner, &self.structure).map_err(mismatch_report)
     }
 
     /// Checks that this transformation can do a step.
@@ -256,7 +256,7 @@ impl<T: Stage> OptState<T> {
         self.belongs(transformation)?;
         let mut reader = Reader::new(self.structure.clone());
         transformation.read(&self.inner, &mut StateWalk::of_readings(&mut reader))?;
-        Ok(reader.found())
+        Ok(reader.readings())
     }
 
     /// Collects the gradients of whole leaves and rows, and the missing ones.
@@ -278,17 +278,17 @@ impl<T: Stage> OptState<T> {
         self.run_at(transformation, &at, objective, sink, None)
     }
 
-    pub(crate) fn run_elsewhere(
+    pub(crate) fn run_on_device(
         &mut self,
         transformation: &T,
         value: Option<f64>,
-        elsewhere: &mut (dyn Remote<T> + '_),
+        device: &mut (dyn Remote<T> + '_),
     ) -> Result<Outcome> {
         self.ready(transformation)?;
         let structure = self.structure.clone();
         let at = StepContext::new(&structure, false, value);
-        let at = StepContext { by_leaf: self.by_leaf, elsewhere: true, ..at };
-        self.run_at(transformation, &at, None, Sink::Params, Some(elsewhere))
+        let at = StepContext { by_leaf: self.by_leaf, on_device: true, ..at };
+        self.run_at(transformation, &at, None, Sink::Params, Some(device))
     }
 
     fn run_at(
@@ -297,7 +297,7 @@ impl<T: Stage> OptState<T> {
         at: &StepContext<'_>,
         objective: Option<&mut (dyn Evaluate + '_)>,
         sink: Sink<'_>,
-        mut elsewhere: Option<&mut (dyn Remote<T> + '_)>,
+        mut device: Option<&mut (dyn Remote<T> + '_)>,
     ) -> Result<Outcome> {
         let Work { params, rows, absent, .. } = &self.work;
         let params = ParamSource::Leaves(params);
@@ -307,12 +307,12 @@ impl<T: Stage> OptState<T> {
         self.poisoned = true;
         let failure = OnceLock::new();
         let at = &StepContext { failure: Some(&failure), ..*at };
-        let asks = objective.as_mut().map(|objective| objective as &mut dyn Ask);
-        let outcome = self.work.step(transformation, &mut self.inner, at, asks, sink, elsewhere.as_deref_mut());
+        let evaluate_loss = objective.as_mut().map(|objective| objective as &mut dyn EvaluateLoss);
+        let outcome = self.work.step(transformation, &mut self.inner, at, evaluate_loss, sink, device.as_deref_mut());
         self.work.params.clear();
         self.work.grads.clear();
         let asked = objective.and_then(|objective| objective.error).or(failure.into_inner());
-        if let Some(error) = asked.or_else(|| elsewhere.and_then(|elsewhere| elsewhere.error())) {
+        if let Some(error) = asked.or_else(|| device.and_then(|device| device.error())) {
             return Err(error);
         }
         self.poisoned = false;
@@ -357,8 +357,16 @@ impl<T: Stage> OptState<T> {
 
 fn made<T: Stage>(transformation: &T, structure: &Structure, params: &[TableLeaf], by_leaf: bool) -> Result<T::State> {
     let active = vec![true; structure.len()];
-    let (codes, in_full, whole) = (None, false, None);
-    transformation.init_state(&InitContext { structure, active: &active, params, by_leaf, codes, in_full, whole })
+    let (quantization, in_full, whole) = (None, false, None);
+    transformation.init_state(&InitContext {
+        structure,
+        active: &active,
+        params,
+        by_leaf,
+        quantization,
+        in_full,
+        whole,
+    })
 }
 
 /// Logs a warning if gradients were discarded. A function of its own, because the step is compiled per transformation.
@@ -387,7 +395,7 @@ impl<T: Stage> DerefMut for OptState<T> {
 impl<T: Stage> Clone for OptState<T> {
     fn clone(&self) -> Self {
         let copy = self.holding(self.inner.clone());
-        OptState { poisoned: self.poisoned, lent: self.lent, recall: self.recall.clone(), ..copy }
+        OptState { poisoned: self.poisoned, lent: self.lent, eval_cache: self.eval_cache.clone(), ..copy }
     }
 }
 

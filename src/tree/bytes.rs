@@ -11,7 +11,7 @@ const CHUNK: usize = 1 << 18;
 impl LeafParts {
     /// Returns whether memory and file agree: 8-bit elements are written in memory order.
     fn as_in_files(&self) -> bool {
-        self.data.dtype().is_coded()
+        self.data.dtype().is_quantized()
             || cfg!(target_endian = "little") && is_dense(&self.shape, &self.strides, &dense_strides(&self.shape))
     }
 
@@ -92,7 +92,7 @@ impl LeafMut<'_> {
     /// Elements of another type are rounded, and so are 8-bit elements that move to other blocks.
     pub(crate) fn copy_from(&mut self, from: &LeafRef<'_>) {
         debug_assert!(self.shape() == from.shape(), "checked by the caller");
-        let moved = self.dtype().is_coded() && self.parts.strides_unless(&from.parts.strides).is_some();
+        let moved = self.dtype().is_quantized() && self.parts.strides_unless(&from.parts.strides).is_some();
         if self.dtype() != from.dtype() || moved {
             return self.assign_f64(&from.to_f64());
         }

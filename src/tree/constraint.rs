@@ -17,7 +17,7 @@ use crate::layout::LeafSpec;
 /// Angles, which are written as a number of whole turns and so have any size:
 ///
 /// ```
-/// use gradchain::constraint::{Constraint, Constraints, Site};
+/// use gradchain::constraint::{Constraint, Constraints, ConstrainedLeaf};
 /// use gradchain::Result;
 ///
 /// #[derive(Debug)]
@@ -26,15 +26,15 @@ use crate::layout::LeafSpec;
 /// const TURN: f64 = core::f64::consts::TAU;
 ///
 /// impl Constraint for Turns {
-///     fn constrain(&self, _: &Site<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
+///     fn constrain(&self, _: &ConstrainedLeaf<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
 ///         to.iter_mut().zip(raw).for_each(|(to, raw)| *to = TURN * (raw - raw.floor()));
 ///         Ok(())
 ///     }
-///     fn pull_back(&self, _: &Site<'_>, _: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
+///     fn pull_back(&self, _: &ConstrainedLeaf<'_>, _: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()> {
 ///         to.iter_mut().zip(gradient).for_each(|(to, g)| *to = TURN * g);
 ///         Ok(())
 ///     }
-///     fn unconstrain(&self, leaf: &Site<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
+///     fn unconstrain(&self, leaf: &ConstrainedLeaf<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
 ///         for (i, (to, value)) in to.iter_mut().zip(values).enumerate() {
 ///             if !(0.0..TURN).contains(value) {
 ///                 return Err(leaf.refuse_element(i, "at least 0 and less than 2π", value));
@@ -66,7 +66,7 @@ pub trait Constraint: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// Fails if no leaf of this shape or type can be in the set, or an argument of the constraint is out of its range.
-    fn parts(&self, leaf: &Site<'_>) -> Result<Vec<Part>> {
+    fn parts(&self, leaf: &ConstrainedLeaf<'_>) -> Result<Vec<Part>> {
         Ok(vec![Part::new("raw", leaf.shape())])
     }
 
@@ -75,7 +75,7 @@ pub trait Constraint: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// Fails if these raw numbers map to no point of the set.
-    fn constrain(&self, leaf: &Site<'_>, raw: &[f64], to: &mut [f64]) -> Result<()>;
+    fn constrain(&self, leaf: &ConstrainedLeaf<'_>, raw: &[f64], to: &mut [f64]) -> Result<()>;
 
     /// Computes the gradient with respect to the raw numbers from that with respect to the leaf.
     ///
@@ -87,14 +87,14 @@ pub trait Constraint: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// As [`constrain`](Constraint::constrain).
-    fn pull_back(&self, leaf: &Site<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()>;
+    fn pull_back(&self, leaf: &ConstrainedLeaf<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()>;
 
     /// Computes raw numbers that map to these values.
     ///
     /// # Errors
     ///
     /// Fails if the values are not in the set.
-    fn unconstrain(&self, leaf: &Site<'_>, values: &[f64], to: &mut [f64]) -> Result<()>;
+    fn unconstrain(&self, leaf: &ConstrainedLeaf<'_>, values: &[f64], to: &mut [f64]) -> Result<()>;
 }
 
 /// A raw leaf: its name below the leaf's own path, and its shape.
@@ -113,14 +113,14 @@ impl Part {
 
 /// The leaf of a [`Constraint`], and the current operation, for messages.
 #[derive(Clone, Copy, Debug)]
-pub struct Site<'a> {
+pub struct ConstrainedLeaf<'a> {
     function: &'static str,
     spec: &'a LeafSpec,
 }
 
-impl<'a> Site<'a> {
-    pub(crate) fn new(function: &'static str, spec: &'a LeafSpec) -> Site<'a> {
-        Site { function, spec }
+impl<'a> ConstrainedLeaf<'a> {
+    pub(crate) fn new(function: &'static str, spec: &'a LeafSpec) -> ConstrainedLeaf<'a> {
+        ConstrainedLeaf { function, spec }
     }
 
     /// Returns path, shape and type of the leaf.

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 
 use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD};
 
-use super::math::stretch::leaves;
+use super::math::row_major::leaves;
 use super::{ArrayElement, Layout, LeafRef, Structure, Tree, TreeMut, Walk, WalkMut, tree_assign};
 use crate::element::{DType, Element, with_dtype};
 use crate::error::Result;

@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use ndarray::{ArrayBase, Data, DataMut, Dimension, RawData};
 
 use super::ArrayElement;
-use crate::element::{CODED_BLOCK, DType, Element, Real, with_dtype};
+use crate::element::{DType, Element, QUANTIZED_BLOCK, Real, with_dtype};
 use crate::error::{Error, Result};
 use crate::layout::{Cursor, Extent, Shape, Strided, Strides, axes, dense_strides, is_dense};
 #[cfg(feature = "serde")]
@@ -50,12 +50,12 @@ impl LeafParts {
 
     fn check(len: usize, shape: &[usize]) -> Result<()> {
         // The product skips zero lengths, so that no later product of some lengths overflows.
-        let room = shape.iter().filter(|n| **n > 0).try_fold(1_usize, |room, n| room.checked_mul(*n));
-        let Some(room) = room.filter(|room| isize::try_from(*room).is_ok()) else {
+        let scratch = shape.iter().filter(|n| **n > 0).try_fold(1_usize, |scratch, n| scratch.checked_mul(*n));
+        let Some(scratch) = scratch.filter(|scratch| isize::try_from(*scratch).is_ok()) else {
             let found = format!("the shape {shape:?}");
             return Err(Error::argument("leaf", "shape", "within the address space", found));
         };
-        let expected = if shape.contains(&0) { 0 } else { room };
+        let expected = if shape.contains(&0) { 0 } else { scratch };
         if expected != len {
             let found = format!("a slice of {len} for the shape {shape:?}");
             return Err(Error::argument("leaf", "data", &format!("as long as its shape says ({expected})"), found));
@@ -88,7 +88,7 @@ impl LeafParts {
     }
 
     fn to_f64(&self) -> Vec<f64> {
-        if self.data.dtype().is_coded() {
+        if self.data.dtype().is_quantized() {
             return self.over(&mut self.decoded()).to_f64();
         }
         let mut out = Vec::with_capacity(self.data.len());
@@ -128,10 +128,10 @@ impl LeafParts {
     /// Rewrites contiguous elements by a function, in chunks, in a leaf borrowed exclusively.
     pub(crate) fn rewrite<C: Real>(&mut self, f: &mut dyn FnMut(usize, &mut [C])) {
         // Whole blocks of 8-bit elements.
-        const STRETCH: usize = 4 * CODED_BLOCK;
-        let mut room = [C::zero(); STRETCH];
-        for start in (0..self.data.len()).step_by(STRETCH) {
-            let numbers = &mut room[..STRETCH.min(self.data.len() - start)];
+        const SLICE_LEN: usize = 4 * QUANTIZED_BLOCK;
+        let mut scratch = [C::zero(); SLICE_LEN];
+        for start in (0..self.data.len()).step_by(SLICE_LEN) {
+            let numbers = &mut scratch[..SLICE_LEN.min(self.data.len() - start)];
             // SAFETY: the leaf is borrowed exclusively, and the chunk ends within it.
             #[allow(unsafe_code, reason = "as above")]
             unsafe {
@@ -200,9 +200,9 @@ impl<'a> LeafRef<'a> {
 
     /// Returns a leaf of 8-bit elements; `None` if the bytes do not match their number.
     #[cfg(feature = "serde")]
-    pub(crate) fn coded(bytes: &'a [u8], dtype: DType, shape: &[usize], strides: &[isize]) -> Option<LeafRef<'a>> {
+    pub(crate) fn quantized(bytes: &'a [u8], dtype: DType, shape: &[usize], strides: &[isize]) -> Option<LeafRef<'a>> {
         let len = elements(shape).filter(|_| strides.len() == shape.len())?;
-        let data = RawSlice::coded(bytes, dtype, len)?;
+        let data = RawSlice::quantized(bytes, dtype, len)?;
         is_dense(shape, strides, &matching_strides(shape, strides))
             .then(|| LeafRef::lend(LeafParts::new(data, shape, strides)))
     }
@@ -330,7 +330,7 @@ impl<'a> LeafMut<'a> {
     pub fn assign_f64(&mut self, values: &[f64]) {
         let parts = &self.parts;
         assert_eq!(values.len(), parts.data.len(), "one value for each element");
-        if parts.data.dtype().is_coded() {
+        if parts.data.dtype().is_quantized() {
             let mut numbers = vec![0.0; values.len()];
             LeafMut::lend(parts.over(&mut numbers)).assign_f64(values);
             return self.parts.encode(&numbers);

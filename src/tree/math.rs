@@ -6,7 +6,7 @@ mod combine;
 mod fingerprint;
 mod norm;
 mod per_example;
-pub(crate) mod stretch;
+pub(crate) mod row_major;
 mod vdot;
 
 pub use average::{average_params, average_params_with};

@@ -56,7 +56,7 @@ pub use math::{
     tree_fill, tree_map, tree_norm, tree_scale, tree_sum, tree_vdot, tree_zeros_like,
 };
 pub(crate) use math::{
-    SMALL, add_update, bytes_of, fingerprint, is_safe, length, mean_of_buffer, shares, stretch, weighted_mean,
+    SMALL, add_update, bytes_of, fingerprint, is_safe, length, mean_of_buffer, row_major, shares, weighted_mean,
     write_buffers,
 };
 pub use pages::huge_pages;

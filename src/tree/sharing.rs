@@ -40,14 +40,14 @@ pub(crate) fn sharing<T: Tree + ?Sized>(tree: &T) -> Vec<Sharing> {
     let mut leaves = Vec::new();
     tree.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| {
         if leaf.parts.data.len() > 0 {
-            leaves.push(Placed { path: path.to_owned(), extent: extent(&leaf.parts), parts: leaf.parts });
+            leaves.push(LeafExtent { path: path.to_owned(), extent: extent(&leaf.parts), parts: leaf.parts });
         }
     }));
-    among(leaves)
+    find_sharing(leaves)
 }
 
 /// As [`sharing`], for leaves in order; compiled once.
-fn among(mut leaves: Vec<Placed>) -> Vec<Sharing> {
+fn find_sharing(mut leaves: Vec<LeafExtent>) -> Vec<Sharing> {
     // Leaves with the same start keep their order.
     leaves.sort_by_key(|leaf| leaf.extent.start);
     let (mut found, mut rest) = (Vec::new(), &leaves[..]);
@@ -57,7 +57,7 @@ fn among(mut leaves: Vec<Placed>) -> Vec<Sharing> {
             (end, across) = (end.max(next.extent.end), across + 1);
         }
         if across > 1 {
-            meetings(&rest[..across], end, &mut found);
+            find_overlaps(&rest[..across], end, &mut found);
         }
         rest = &rest[across..];
     }
@@ -65,7 +65,7 @@ fn among(mut leaves: Vec<Placed>) -> Vec<Sharing> {
 }
 
 /// A leaf, and its byte range.
-struct Placed {
+struct LeafExtent {
     path: String,
     extent: Range<isize>,
     parts: LeafParts,
@@ -84,11 +84,11 @@ pub(super) fn extent(parts: &LeafParts) -> Range<isize> {
 }
 
 /// Finds, among leaves with overlapping extents, those that share an element with an earlier one.
-fn meetings(leaves: &[Placed], end: isize, found: &mut Vec<Sharing>) {
+fn find_overlaps(leaves: &[LeafExtent], end: isize, found: &mut Vec<Sharing>) {
     let start = leaves[0].extent.start;
     // Clones begin at the same place; no comparison is needed.
     let clones = leaves.iter().enumerate().filter_map(|(i, leaf)| {
-        let is_clone = |before: &&Placed| before.parts.data.address() == leaf.parts.data.address();
+        let is_clone = |before: &&LeafExtent| before.parts.data.address() == leaf.parts.data.address();
         Some(shared(leaf, leaves[..i].iter().find(is_clone)?))
     });
     let before = found.len();
@@ -109,14 +109,14 @@ fn meetings(leaves: &[Placed], end: isize, found: &mut Vec<Sharing>) {
     }
 }
 
-fn shared(leaf: &Placed, with: &Placed) -> Sharing {
+fn shared(leaf: &LeafExtent, with: &LeafExtent) -> Sharing {
     let (of, other) = (&leaf.parts, &with.parts);
     let same_data = of.data.address() == other.data.address() && of.data.dtype() == other.data.dtype();
     let clones = same_data && of.shape == other.shape && of.strides == other.strides;
     Sharing { path: leaf.path.clone(), with: with.path.clone(), clones }
 }
 
-impl Placed {
+impl LeafExtent {
     fn places(&self) -> impl Iterator<Item = isize> {
         let LeafParts { data, shape, strides } = &self.parts;
         let (first, size) = (data.address() as isize, data.dtype().size() as isize);

@@ -51,7 +51,7 @@ impl Structure {
     }
 
     /// Returns these leaves, then buffers, for masks and paths; the buffers' dtypes do not matter.
-    pub(crate) fn beside(&self, buffers: &[BufferSpec]) -> Structure {
+    pub(crate) fn with_buffers(&self, buffers: &[BufferSpec]) -> Structure {
         let buffers = buffers.iter().map(|buffer| LeafSpec::new(buffer.path(), DType::F32, buffer.shape()));
         Structure { leaves: self.leaves.iter().cloned().chain(buffers).collect() }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ndarray::{ArcArray, ArrayD, Dimension, IxDyn};
 
-use super::math::stretch::{Stretches, rewrite};
+use super::math::row_major::{RowMajorChunks, rewrite};
 use super::sharing::{Sharing, sharing};
 use super::{Difference, DynElement, DynTree, LeafMut, LeafRef, LeafSpec, Structure, Tree, TreeMut, Walk, WalkMut};
 use crate::element::DType;
@@ -169,7 +169,7 @@ impl<'p, P: TreeMut + ?Sized> Tied<'p, P> {
                 return Err(Error::argument("sum_gradients", rows.path(), expected, "a row-sparse one"));
             }
             let before = wrong.len();
-            wrong.extend(group.iter().filter_map(|spec| misfit(spec, given.get(spec.path()))));
+            wrong.extend(group.iter().filter_map(|spec| gradient_mismatch(spec, given.get(spec.path()))));
             if wrong.len() > before {
                 continue;
             }
@@ -189,7 +189,7 @@ impl<'p, P: TreeMut + ?Sized> Tied<'p, P> {
 }
 
 /// Returns the defect of a tied leaf's gradient, if any.
-fn misfit(spec: &LeafSpec, gradient: Option<&LeafRef<'_>>) -> Option<Difference> {
+fn gradient_mismatch(spec: &LeafSpec, gradient: Option<&LeafRef<'_>>) -> Option<Difference> {
     match gradient {
         None => Some(Difference::Missing { expected: spec.clone() }),
         Some(leaf) if leaf.shape() != spec.shape() => {
@@ -204,7 +204,7 @@ fn sum<T: DynElement>(leaves: &[&LeafRef<'_>]) -> ArrayD<T> {
     // Adding to −0 keeps a number's bits.
     let mut sum = ArrayD::from_elem(IxDyn(leaves[0].shape()), T::from_f64(-0.0));
     for leaf in leaves {
-        let mut from = Stretches::of(leaf);
+        let mut from = RowMajorChunks::of(leaf);
         if let Some(mut to) = LeafMut::from_array(&mut sum) {
             rewrite(&mut to, |_, sum| sum.iter_mut().zip(from.next()).for_each(|(sum, x)| *sum += x));
         }

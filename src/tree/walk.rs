@@ -19,9 +19,9 @@ pub struct Walk<'a, 'w> {
 #[derive(Clone, Copy)]
 enum Rows<'a> {
     /// Shows rows as a tree with the child `values`.
-    Apart,
+    AsTree,
     /// Shows rows in the place of their leaf.
-    Asked,
+    AsLeaf,
     /// The walk is inside the rows with these indices.
     Of(&'a [usize]),
 }
@@ -34,12 +34,12 @@ type BufferSink<'a, 'w> = dyn FnMut(&str, &'a dyn Buffer) + 'w;
 impl<'a, 'w> Walk<'a, 'w> {
     pub(crate) fn new(path: &'w mut String, sink: &'w mut dyn FnMut(&str, LeafRef<'a>)) -> Self {
         path.clear();
-        Walk { path, sink, constraints: None, buffers: None, layouts: None, rows: Rows::Apart }
+        Walk { path, sink, constraints: None, buffers: None, layouts: None, rows: Rows::AsTree }
     }
 
     /// Returns a walk that shows rows in place of their leaf.
     pub(crate) fn of_rows(path: &'w mut String, sink: &'w mut dyn FnMut(&str, LeafRef<'a>)) -> Self {
-        Walk { rows: Rows::Asked, ..Walk::new(path, sink) }
+        Walk { rows: Rows::AsLeaf, ..Walk::new(path, sink) }
     }
 
     pub(crate) fn of_constraints(
@@ -175,10 +175,10 @@ impl<'a, 'w> Walk<'a, 'w> {
 
     pub(crate) fn rows<T: Tree + ?Sized>(&mut self, indices: &'a [usize], values: &'a T) {
         // Rows of rows belong to no leaf.
-        let Rows::Asked = self.rows else { return self.child("values", values) };
+        let Rows::AsLeaf = self.rows else { return self.child("values", values) };
         self.rows = Rows::Of(indices);
         values.walk(self);
-        self.rows = Rows::Asked;
+        self.rows = Rows::AsLeaf;
     }
 
     /// Shows a leaf at the current path.
@@ -233,7 +233,7 @@ pub(crate) type Parts<'p, L> = dyn FnMut(usize) -> Option<(Arc<str>, L)> + 'p;
 
 #[derive(Default)]
 struct Replacing {
-    room: String,
+    scratch: String,
     number: usize,
 }
 
@@ -249,7 +249,7 @@ impl Replacing {
         let mut replaced = false;
         while let Some((name, part)) = parts(self.number) {
             replaced = true;
-            sink(joined(&mut self.room, &path[..here], &name), part);
+            sink(joined(&mut self.scratch, &path[..here], &name), part);
         }
         if !replaced {
             sink(path, leaf);
@@ -378,14 +378,14 @@ impl<'a, 'w> WalkMut<'a, 'w> {
     }
 }
 
-fn joined<'s>(room: &'s mut String, path: &str, name: &'s str) -> &'s str {
+fn joined<'s>(scratch: &'s mut String, path: &str, name: &'s str) -> &'s str {
     if path.is_empty() {
         return name;
     }
-    room.clear();
-    room.push_str(path);
-    enter(room, name);
-    room
+    scratch.clear();
+    scratch.push_str(path);
+    enter(scratch, name);
+    scratch
 }
 
 /// Appends a key and returns the previous length. Walks reuse the text, so they allocate nothing after the longest

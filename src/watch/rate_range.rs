@@ -52,7 +52,7 @@ use crate::schedule::{Schedule, exponential_decay};
 pub fn rate_range(lowest: f64, highest: f64, steps: usize) -> Result<RateRange> {
     const FUNCTION: &str = "rate_range";
     for (name, rate) in [("lowest", lowest), ("highest", highest)] {
-        if !(POSITIVE.holds)(rate) {
+        if !(POSITIVE.contains)(rate) {
             return Err(Error::argument(FUNCTION, name, POSITIVE.text, rate));
         }
     }
@@ -104,7 +104,7 @@ impl RateRange {
     /// Fails if the test is over, or the smoothing is out of its range.
     pub fn record(&mut self, loss: f64) -> Result<()> {
         const FUNCTION: &str = "record";
-        if !(DECAY.holds)(self.smoothing) {
+        if !(DECAY.contains)(self.smoothing) {
             return Err(Error::argument(FUNCTION, "smoothing", DECAY.text, self.smoothing));
         }
         if self.rate().is_none() {

@@ -1,4 +1,4 @@
-use crate::engine::{Keeps, OfChain, Summary, WarningKind};
+use crate::engine::{ChainState, OfChain, Summary, WarningKind};
 use crate::part::prelude::*;
 
 /// Allows some likely mistakes in a transformation: `init` does not refuse them, and `plan` does not warn of them.
@@ -60,18 +60,18 @@ impl<T: Stage> Optimizer for Allow<T> {
 /// In [`Named`]: allows some mistakes.
 pub enum Allowing {}
 
-impl<T: Stage> Keeps<Allow<T>> for Allowing {
+impl<T: Stage> ChainState<Allow<T>> for Allowing {
     type State = T::State;
 
-    fn around(_: &Allow<T>, state: T::State) -> T::State {
+    fn wrap(_: &Allow<T>, state: T::State) -> T::State {
         state
     }
 
-    fn inside(state: &T::State) -> &T::State {
+    fn inner(state: &T::State) -> &T::State {
         state
     }
 
-    fn inside_mut(state: &mut T::State) -> &mut T::State {
+    fn inner_mut(state: &mut T::State) -> &mut T::State {
         state
     }
 
@@ -79,7 +79,7 @@ impl<T: Stage> Keeps<Allow<T>> for Allowing {
         &part.kinds
     }
 
-    fn outline(part: &Allow<T>, chain: Summary) -> Summary {
+    fn summary(part: &Allow<T>, chain: Summary) -> Summary {
         Summary::Allowed { kinds: part.kinds.clone(), inner: Box::new(chain) }
     }
 }

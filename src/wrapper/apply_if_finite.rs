@@ -95,10 +95,10 @@ impl ApplyIfFiniteMemory {
 
 impl<T: Stage> Wrapper for ApplyIfFinite<T> {
     type Memory = ApplyIfFiniteMemory;
-    const RUNS: Runs = Runs::DECIDED.looks(true).holds_back(true);
+    const RUNS: Runs = Runs::DECIDED.reduces_gradients(true).holds_back(true);
 
     #[inline(always)]
-    fn look<C: Real>(u: C) -> C::Wide {
+    fn gradient_term<C: Real>(u: C) -> C::Wide {
         <C::Wide as Real>::of(not_finite(u))
     }
 

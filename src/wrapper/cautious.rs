@@ -86,7 +86,7 @@ pub type CautiousState<S> = WrapperState<CautiousMemory, S>;
 
 impl<T: Stage> Cautious<T> {
     fn check_direction(&self) -> Result<()> {
-        let [expected, found] = match (self.against_gradient, self.inner.outline().turn()) {
+        let [expected, found] = match (self.against_gradient, self.inner.summary().sign()) {
             (true, Some(1.0)) => [
                 "an optimizer, whose updates point against the gradient",
                 "one whose updates point along the gradient; for a part set `against_gradient(false)`",
@@ -123,7 +123,7 @@ impl<T: Stage> Wrapper for Cautious<T> {
 }
 
 impl<T: Stage> Reducing for Cautious<T> {
-    const PASSES: ReducingPasses = ReducingPasses::TWO.meets().keeps_zeros();
+    const PASSES: ReducingPasses = ReducingPasses::TWO.combines().keeps_zeros();
     type Slots<C: Real> = [C; 0];
     type Accumulated<W: Real> = [W; 0];
     /// Elements left.
@@ -142,8 +142,8 @@ impl<T: Stage> Reducing for Cautious<T> {
 
     /// Keeps NaN.
     #[inline(always)]
-    fn meet<C: Real>([turn, _]: [C; 2], _: &mut [C; 0], update: C, gradient: C) -> C {
-        let along = turn * update;
+    fn combine<C: Real>([direction, _]: [C; 2], _: &mut [C; 0], update: C, gradient: C) -> C {
+        let along = direction * update;
         let zero = C::zero();
         // Their product could underflow.
         let against = ((gradient >= zero) & (along <= zero)) | ((gradient <= zero) & (along >= zero));

@@ -1,4 +1,4 @@
-use crate::engine::{Keeps, Named, OfChain, Optimizer, Part, Stage, Summary};
+use crate::engine::{ChainState, Named, OfChain, Optimizer, Part, Stage, Summary};
 use crate::error::{Error, Result};
 use crate::recipe::Recipe;
 use crate::state::{State, StateWalk, StateWalkMut};
@@ -133,18 +133,18 @@ impl<S: State> State for NamedState<S> {
 /// In [`Named`]: the state has the members' names.
 pub enum WithNames {}
 
-impl<T: Stage> Keeps<NamedChain<T>> for WithNames {
+impl<T: Stage> ChainState<NamedChain<T>> for WithNames {
     type State = NamedState<T::State>;
 
-    fn around(part: &NamedChain<T>, members: T::State) -> NamedState<T::State> {
+    fn wrap(part: &NamedChain<T>, members: T::State) -> NamedState<T::State> {
         NamedState { names: part.names.clone(), members }
     }
 
-    fn inside(state: &NamedState<T::State>) -> &T::State {
+    fn inner(state: &NamedState<T::State>) -> &T::State {
         &state.members
     }
 
-    fn inside_mut(state: &mut NamedState<T::State>) -> &mut T::State {
+    fn inner_mut(state: &mut NamedState<T::State>) -> &mut T::State {
         &mut state.members
     }
 
@@ -152,7 +152,7 @@ impl<T: Stage> Keeps<NamedChain<T>> for WithNames {
         &state.names
     }
 
-    fn outline(_: &NamedChain<T>, chain: Summary) -> Summary {
+    fn summary(_: &NamedChain<T>, chain: Summary) -> Summary {
         match chain {
             Summary::Chain(members) => Summary::NamedChain(members),
             other => other,
@@ -173,8 +173,8 @@ impl<T: Stage> Part for NamedChain<T> {
         }
     }
 
-    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
-        (self.names != made.names).then_some("names")
+    fn changed_argument(&self, original: &Self) -> Option<&'static str> {
+        (self.names != original.names).then_some("names")
     }
 
     fn recipe(&self) -> Recipe {

@@ -88,7 +88,7 @@ wrapper! {
         /// Sets the factor of growth; 2 by default.
         growth_factor: f64 in ABOVE_1 = 2.0;
         /// Sets the factor after a skipped step; 0.5 by default.
-        backoff_factor: f64 in INSIDE = 0.5;
+        backoff_factor: f64 in OPEN_UNIT_INTERVAL = 0.5;
         /// Sets the number of finite steps in a row after which the scale grows; 2000 by default.
         growth_interval: u64 in AT_LEAST_1 = 2000;
         /// Sets the smallest scale; 1 by default.
@@ -195,7 +195,7 @@ impl<T: Stage> OptState<T> {
 
 impl<T: Stage> Wrapper for DynamicLossScale<T> {
     type Memory = LossScale;
-    const RUNS: Runs = Runs::DECIDED.looks(true).holds_back(true);
+    const RUNS: Runs = Runs::DECIDED.reduces_gradients(true).holds_back(true);
 
     fn start(&self, memory: &mut LossScale, _: &InitContext<'_>) -> Result<()> {
         memory.scale.set(self.init_scale);
@@ -203,13 +203,13 @@ impl<T: Stage> Wrapper for DynamicLossScale<T> {
     }
 
     #[inline(always)]
-    fn look<C: Real>(u: C) -> C::Wide {
+    fn gradient_term<C: Real>(u: C) -> C::Wide {
         <C::Wide as Real>::of(not_finite(u))
     }
 
     fn decide(&self, memory: &mut LossScale, at: &StepContext<'_>, not_finite: f64) -> Decision {
         if at.is_flush() {
-            return Decision::Inside;
+            return Decision::InnerOnly;
         }
         let (scale, finite) = (memory.scale.get(), not_finite == 0.0);
         memory.unscale = 1.0 / scale;

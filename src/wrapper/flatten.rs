@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::element::{Element, convert};
 use crate::engine::leaf::Table;
-use crate::engine::{Arrays, Ask, Bounds, Nested, ParamSource};
+use crate::engine::{Arrays, Bounds, EvaluateLoss, Nested, ParamSource};
 use crate::needs::Level;
 use crate::part::prelude::*;
 use crate::state::{StateWalk, StateWalkMut};
@@ -71,7 +71,7 @@ impl<T: Stage> Flatten<T> {
 #[derive(Clone, Debug)]
 pub struct FlattenState<S> {
     inner: S,
-    room: Room,
+    scratch: Scratch,
 }
 
 impl<S> FlattenState<S> {
@@ -88,16 +88,16 @@ impl<S> FlattenState<S> {
 
 impl<S: State> State for FlattenState<S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.fact("vector", &(&self.room.nested, &self.room.leaves, &self.room.active));
-        walk.apart(|walk| walk.inside("inner", &mut |walk| self.inner.walk(walk)));
+        walk.fact("vector", &(&self.scratch.nested, &self.scratch.leaves, &self.scratch.active));
+        walk.other_tree(|walk| walk.nested("inner", &mut |walk| self.inner.walk(walk)));
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.apart(|walk| walk.inside("inner", |walk| self.inner.walk_mut(walk)));
+        walk.other_tree(|walk| walk.nested("inner", |walk| self.inner.walk_mut(walk)));
     }
 }
 
 #[derive(Clone, Debug)]
-struct Room {
+struct Scratch {
     leaves: Structure,
     active: Vec<bool>,
     nested: Nested,
@@ -105,22 +105,22 @@ struct Room {
     params: Moments,
     updates: Moments,
     /// A point and its gradient, if the inner transformation evaluates the loss.
-    asking: Option<[Moments; 2]>,
+    evaluation: Option<[Moments; 2]>,
     outcome: Outcome,
 }
 
-impl Room {
-    fn new<T: Stage>(at: &InitContext<'_>, inner: &T) -> Result<Room> {
+impl Scratch {
+    fn new<T: Stage>(at: &InitContext<'_>, inner: &T) -> Result<Scratch> {
         let leaves = || at.structure().leaves().iter().zip(at.active()).filter(|(_, on)| **on).map(|(leaf, _)| leaf);
         let dtype = leaves().map(LeafSpec::dtype).reduce(promoted).unwrap_or(DType::F32);
         let structure = Structure::flat(dtype, leaves().map(LeafSpec::len).sum());
         let vector = || Moments::like(&structure, &[true], 0.0, |leaf| leaf.dtype().compute());
         let [grads, params, updates] = [vector()?, vector()?, vector()?];
-        let asking = if inner.needs() >= Level::ValueFn { Some([at.moments()?, at.moments()?]) } else { None };
+        let evaluation = if inner.needs() >= Level::ValueFn { Some([at.moments()?, at.moments()?]) } else { None };
         let nested = Nested::new(&structure, &[true], inner)?;
         let outcome = Outcome::GRADIENTS;
         let (leaves, active) = (at.structure().clone(), at.active().into());
-        Ok(Room { leaves, active, nested, grads, params, updates, asking, outcome })
+        Ok(Scratch { leaves, active, nested, grads, params, updates, evaluation, outcome })
     }
 }
 
@@ -143,23 +143,23 @@ fn scatter<C: Element, F: Element>(leaf: &LeafSpec, from: &[F], to: &mut [C]) {
 }
 
 /// Writes the vector leaf by leaf.
-struct Along<'a> {
+struct WriteVector<'a> {
     vector: &'a mut Moments,
     at: usize,
 }
 
-impl Along<'_> {
-    fn start(vector: &mut Moments) -> Along<'_> {
-        Along { vector, at: 0 }
+impl WriteVector<'_> {
+    fn start(vector: &mut Moments) -> WriteVector<'_> {
+        WriteVector { vector, at: 0 }
     }
 
     fn gather<C: Real>(&mut self, leaf: &LeafSpec, from: &[C]) {
-        let stretch = self.at..self.at + leaf.len();
-        self.at = stretch.end;
+        let range = self.at..self.at + leaf.len();
+        self.at = range.end;
         if let Some(vector) = self.vector.get_mut::<f64>(0) {
-            gather(leaf, from, &mut vector[stretch]);
+            gather(leaf, from, &mut vector[range]);
         } else if let Some(vector) = self.vector.get_mut::<f32>(0) {
-            gather(leaf, from, &mut vector[stretch]);
+            gather(leaf, from, &mut vector[range]);
         }
     }
 
@@ -174,24 +174,24 @@ impl Along<'_> {
 }
 
 fn join(leaves: &Structure, arrays: &Moments, vector: &mut Moments) {
-    let mut along = Along::start(vector);
+    let mut along = WriteVector::start(vector);
     leaves.leaves().iter().enumerate().for_each(|(i, leaf)| along.array(i, leaf, arrays));
 }
 
 /// Reads a vector leaf by leaf.
-struct Split<'a> {
+struct ReadVector<'a> {
     vector: &'a Moments,
     at: usize,
 }
 
-impl Split<'_> {
+impl ReadVector<'_> {
     fn scatter<C: Real>(&mut self, leaf: &LeafSpec, to: &mut [C]) {
-        let stretch = self.at..self.at + leaf.len();
-        self.at = stretch.end;
+        let range = self.at..self.at + leaf.len();
+        self.at = range.end;
         if let Some(vector) = self.vector.get::<f64>(0) {
-            scatter(leaf, &vector[stretch], to);
+            scatter(leaf, &vector[range], to);
         } else if let Some(vector) = self.vector.get::<f32>(0) {
-            scatter(leaf, &vector[stretch], to);
+            scatter(leaf, &vector[range], to);
         }
     }
 
@@ -205,8 +205,8 @@ impl Split<'_> {
 }
 
 struct Gather<'a> {
-    grads: Along<'a>,
-    params: Option<Along<'a>>,
+    grads: WriteVector<'a>,
+    params: Option<WriteVector<'a>>,
 }
 
 impl LeafVisitor for Gather<'_> {
@@ -218,15 +218,15 @@ impl LeafVisitor for Gather<'_> {
     }
 }
 
-impl LeafVisitor for Split<'_> {
+impl LeafVisitor for ReadVector<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         self.scatter(leaf.spec, leaf.u);
     }
 }
 
 /// Evaluates the loss at a vector.
-struct AskFlat<'a> {
-    ask: &'a mut dyn Ask,
+struct EvaluateFlat<'a> {
+    evaluate_loss: &'a mut dyn EvaluateLoss,
     structure: &'a Structure,
     params: &'a Table,
     point: &'a mut Moments,
@@ -234,17 +234,20 @@ struct AskFlat<'a> {
     bounds: Option<Arc<Bounds>>,
 }
 
-impl Ask for AskFlat<'_> {
+impl EvaluateLoss for EvaluateFlat<'_> {
     fn failed(&self) -> bool {
-        self.ask.failed()
+        self.evaluate_loss.failed()
     }
 
-    fn ask(&mut self, _: &Structure, _: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64 {
+    fn evaluate_loss(&mut self, _: &Structure, _: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64 {
         let leaves = || self.structure.leaves().iter().enumerate();
-        let mut along = Split { vector: point, at: 0 };
+        let mut along = ReadVector { vector: point, at: 0 };
         leaves().for_each(|(i, leaf)| along.array(i, leaf, self.point));
-        let Some(gradient) = gradient else { return self.ask.ask(self.structure, self.params, self.point, None) };
-        let value = self.ask.ask(self.structure, self.params, self.point, Some(&mut *self.gradient));
+        let Some(gradient) = gradient else {
+            return self.evaluate_loss.evaluate_loss(self.structure, self.params, self.point, None);
+        };
+        let value =
+            self.evaluate_loss.evaluate_loss(self.structure, self.params, self.point, Some(&mut *self.gradient));
         join(self.structure, self.gradient, gradient);
         value
     }
@@ -258,13 +261,13 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
     type State = FlattenState<T::State>;
 
     fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        let mut room = Room::new(at, &self.inner)?;
-        join(at.structure(), &at.params_as_moments()?, &mut room.params);
-        Ok(FlattenState { inner: room.nested.init(&self.inner, at, &room.params)?, room })
+        let mut scratch = Scratch::new(at, &self.inner)?;
+        join(at.structure(), &at.params_as_moments()?, &mut scratch.params);
+        Ok(FlattenState { inner: scratch.nested.init(&self.inner, at, &scratch.params)?, scratch })
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        let Room { leaves, active, nested, params, .. } = &state.room;
+        let Scratch { leaves, active, nested, params, .. } = &state.scratch;
         let vector = || {
             let mut vector = params.clone();
             join(leaves, &at.as_init(active, |at| at.params_as_moments())?, &mut vector);
@@ -274,44 +277,52 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
     }
 
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        let FlattenState { inner, room: Room { active, nested, grads, params, updates, asking, outcome, .. } } = state;
+        let FlattenState {
+            inner,
+            scratch: Scratch { active, nested, grads, params, updates, evaluation, outcome, .. },
+        } = state;
         let shape = self.inner.shape();
-        let reads = shape.reads_params != 0 || shape.materializes | shape.looks != 0;
-        let params_along = if reads { Some(Along::start(params)) } else { None };
-        tree.visit(&mut Gather { grads: Along::start(grads), params: params_along });
+        let reads = shape.reads_params != 0 || shape.materializes | shape.reads_updates != 0;
+        let params_along = if reads { Some(WriteVector::start(params)) } else { None };
+        tree.visit(&mut Gather { grads: WriteVector::start(grads), params: params_along });
         let structure = tree.structure;
         let bounds = tree.bounds().map(|bounds| {
             let of = |bound: &Moments| {
                 let mut vector = grads.clone();
-                let mut along = Along::start(&mut vector);
+                let mut along = WriteVector::start(&mut vector);
                 let leaves = structure.leaves().iter().enumerate().filter(|(i, _)| active[*i]);
                 leaves.for_each(|(i, leaf)| along.array(i, leaf, bound));
                 vector
             };
             Arc::new(Bounds { lower: of(&bounds.lower), upper: of(&bounds.upper) })
         });
-        let mut ask = match (&mut tree.objective, asking) {
-            (Some(ask), Some([point, gradient])) => {
-                Some(AskFlat { ask: &mut **ask, structure, params: tree.params, point, gradient, bounds })
-            }
+        let mut evaluate_loss = match (&mut tree.objective, evaluation) {
+            (Some(evaluate_loss), Some([point, gradient])) => Some(EvaluateFlat {
+                evaluate_loss: &mut **evaluate_loss,
+                structure,
+                params: tree.params,
+                point,
+                gradient,
+                bounds,
+            }),
             _ => None,
         };
-        let ask = ask.as_mut().map(|ask| ask as &mut dyn Ask);
-        *outcome = nested.run(&self.inner, inner, at, Arrays { grads, params, others: &[], updates }, ask);
-        tree.visit(&mut Split { vector: updates, at: 0 });
+        let evaluate_loss = evaluate_loss.as_mut().map(|evaluate_loss| evaluate_loss as &mut dyn EvaluateLoss);
+        *outcome = nested.run(&self.inner, inner, at, Arrays { grads, params, others: &[], updates }, evaluate_loss);
+        tree.visit(&mut ReadVector { vector: updates, at: 0 });
     }
 }
 
 /// In [`Whole`]: the inner transformation of a [`flatten`].
 pub enum Flattened {}
 
-impl<T: Stage> RunsInside<Flatten<T>> for Flattened {
+impl<T: Stage> InnerRuns<Flatten<T>> for Flattened {
     fn needs(flatten: &Flatten<T>, _: Level) -> Level {
         flatten.inner.needs()
     }
 
     fn outcome(_: &Flatten<T>, state: &FlattenState<T::State>) -> Outcome {
-        state.room.outcome
+        state.scratch.outcome
     }
 
     fn holds_back(flatten: &Flatten<T>) -> bool {
@@ -319,7 +330,7 @@ impl<T: Stage> RunsInside<Flatten<T>> for Flattened {
     }
 
     fn read<'a>(flatten: &Flatten<T>, state: &'a FlattenState<T::State>, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.apart(|walk| walk.inside("inner", &mut |walk| flatten.inner.read(&state.inner, walk)))
+        walk.other_tree(|walk| walk.nested("inner", &mut |walk| flatten.inner.read(&state.inner, walk)))
     }
 
     fn unused(flatten: &Flatten<T>, state: &FlattenState<T::State>, report: &mut dyn FnMut(&str, bool)) {

@@ -87,9 +87,9 @@ impl<D: Stage, M: Stage> Part for Graft<D, M> {
         ])
     }
 
-    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
-        let direction = self.direction.changed(&made.direction);
-        direction.or_else(|| self.magnitude.changed(&made.magnitude))
+    fn changed_argument(&self, original: &Self) -> Option<&'static str> {
+        let direction = self.direction.changed(&original.direction);
+        direction.or_else(|| self.magnitude.changed(&original.magnitude))
     }
 
     fn recipe(&self) -> Recipe {
@@ -188,7 +188,7 @@ impl<D: Stage, M: Stage> WholeTreeTransformation for Graft<D, M> {
 /// In [`Whole`]: the inner transformations of a [`graft`].
 pub enum Grafted {}
 
-impl<D: Stage, M: Stage> RunsInside<Graft<D, M>> for Grafted {
+impl<D: Stage, M: Stage> InnerRuns<Graft<D, M>> for Grafted {
     fn needs(graft: &Graft<D, M>, _: Level) -> Level {
         graft.direction.needs().max(graft.magnitude.needs())
     }

@@ -113,7 +113,7 @@ trait Owner: fmt::Debug + Send + Sync {
     fn recipe(&self) -> Recipe;
 
     /// Returns an error if the transformation refuses these numbers.
-    fn takes(&self, values: &[Value]) -> Result<()>;
+    fn accepts(&self, values: &[Value]) -> Result<()>;
 }
 
 impl<T: Arguments + Stage> Owner for T {
@@ -125,7 +125,7 @@ impl<T: Arguments + Stage> Owner for T {
         Transform::recipe(self)
     }
 
-    fn takes(&self, values: &[Value]) -> Result<()> {
+    fn accepts(&self, values: &[Value]) -> Result<()> {
         let mut with = self.clone();
         with.arguments(&mut |name, argument| {
             let set = values.iter().find(|v| v.name == name && v.schedule.is_none());
@@ -135,8 +135,8 @@ impl<T: Arguments + Stage> Owner for T {
         });
         with.validate()?;
         let built: Vec<_> =
-            Transform::outline(self).negatives().into_iter().map(|(kind, part, _)| (kind, part)).collect();
-        let found = Transform::outline(&with).negatives().into_iter();
+            Transform::summary(self).negatives().into_iter().map(|(kind, part, _)| (kind, part)).collect();
+        let found = Transform::summary(&with).negatives().into_iter();
         match found.into_iter().find(|(kind, part, _)| !built.contains(&(*kind, *part))) {
             None => Ok(()),
             Some((kind, part, value)) => {
@@ -177,7 +177,7 @@ impl Hyperparams {
             Some(i) => {
                 let mut values = self.values.clone();
                 values[i].value.set(value);
-                self.owner.as_ref().map_or(Ok(()), |owner| owner.takes(&values))?;
+                self.owner.as_ref().map_or(Ok(()), |owner| owner.accepts(&values))?;
                 self.values = values;
                 Ok(())
             }
@@ -402,7 +402,7 @@ impl<T: Arguments + Stage> Wrapper for InjectHyperparams<T> {
     const RUNS: Runs = Runs::ALWAYS;
     type Memory = InjectHyperparamsMemory<T>;
 
-    fn inner_now<'a>(&'a self, memory: &'a InjectHyperparamsMemory<T>) -> &'a T {
+    fn current_inner<'a>(&'a self, memory: &'a InjectHyperparamsMemory<T>) -> &'a T {
         memory.effective.as_ref().unwrap_or(&self.inner)
     }
 

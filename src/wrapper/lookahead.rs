@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::state::{EvaluateAs, start_anew};
+use crate::state::{EvaluateAs, restart};
 
 /// Runs a fast optimizer, and every `sync_period` steps moves slow parameters part of the way to the fast ones.
 ///
@@ -80,7 +80,7 @@ memory! {
         resting: Vec<bool>,
         step_size: f64,
     }
-    evaluate |_memory| EvaluateAs { slot: 0, of_params: 0.0, of_array: 1.0 };
+    evaluate |_memory| EvaluateAs { slot: 0, params_weight: 0.0, array_weight: 1.0 };
     clock syncs;
 }
 
@@ -105,7 +105,7 @@ impl<T: Stage> Lookahead<T> {
 
 impl<T: Stage> Wrapper for Lookahead<T> {
     type Memory = LookaheadMemory<T::State>;
-    const RUNS: Runs = Runs::DECIDED.steps_aside();
+    const RUNS: Runs = Runs::DECIDED.inner_only();
 
     fn start(&self, memory: &mut LookaheadMemory<T::State>, at: &InitContext<'_>) -> Result<()> {
         memory.active = at.active().into();
@@ -115,26 +115,26 @@ impl<T: Stage> Wrapper for Lookahead<T> {
     /// Checks that the optimizer can start from the current parameters.
     fn check(&self, memory: &LookaheadMemory<T::State>, at: &StepContext<'_>) -> Result<()> {
         match self.reset_state && self.synchronizes(memory) {
-            true => at.can_begin_anew(&self.inner, &memory.active),
+            true => at.can_reinitialize(&self.inner, &memory.active),
             false => Ok(()),
         }
     }
 
     fn decide(&self, memory: &mut LookaheadMemory<T::State>, at: &StepContext<'_>, _: f64) -> Decision {
         if !self.synchronizes(memory) {
-            return Decision::Inside;
+            return Decision::InnerOnly;
         }
         memory.step_size = self.slow_step_size.at(memory.syncs.get());
         memory.resting.clear();
         memory.resting.extend_from_slice(at.resting);
-        memory.fresh = self.reset_state.then(|| Box::new(at.anew(&self.inner, &memory.active)));
+        memory.fresh = self.reset_state.then(|| Box::new(at.reinitialize(&self.inner, &memory.active)));
         Decision::Run
     }
 
     fn finish(
         &self,
         memory: &mut LookaheadMemory<T::State>,
-        did: Decision,
+        decision: Decision,
         inside: Option<Outcome>,
         inner: &mut T::State,
     ) {
@@ -142,13 +142,13 @@ impl<T: Stage> Wrapper for Lookahead<T> {
         if inside.is_none() {
             return;
         }
-        if did == Decision::Inside {
+        if decision == Decision::InnerOnly {
             return memory.steps_since_sync.increment();
         }
         memory.steps_since_sync.reset();
         memory.syncs.increment();
         if let Some(fresh) = fresh {
-            start_anew(inner, *fresh, &memory.resting);
+            restart(inner, *fresh, &memory.resting);
         }
     }
 }

@@ -97,13 +97,13 @@ impl<S> MaskedState<S> {
 
 impl<T: Stage> Wrapper for Masked<T> {
     type Memory = ();
-    const RUNS: Runs = Runs::ALWAYS.chooses();
+    const RUNS: Runs = Runs::ALWAYS.masked();
 
     fn mask(&self) -> Option<&Mask> {
         Some(&self.mask)
     }
 
-    fn elsewhere(&self) -> Elsewhere {
-        if self.freeze_others { Elsewhere::Zero } else { Elsewhere::Pass }
+    fn outside_mask(&self) -> OutsideMask {
+        if self.freeze_others { OutsideMask::Zero } else { OutsideMask::Pass }
     }
 }

@@ -97,8 +97,15 @@ impl<T: Stage> Wrapper for Master<T> {
 
 impl<T: Stage> Arithmetic for Master<T> {
     const SLOTS: &'static [Slot] = &[Slot::exact("master").starts_as_params()];
-    const ELEMENTS: Elements =
-        Elements::NONE.before(false).after(true).keeps_zeros().reads_params().typed().rows().point(0).some_leaves();
+    const ELEMENTS: Elements = Elements::NONE
+        .before(false)
+        .after(true)
+        .keeps_zeros()
+        .reads_params()
+        .typed()
+        .rows()
+        .params_slot(0)
+        .some_leaves();
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = Rounding;
 

@@ -175,7 +175,7 @@ impl<T: Stage> Reducing for Mechanize<T> {
     const PASSES: ReducingPasses = ReducingPasses::TWO
         .reads_params([true; 2])
         .accesses([&[Access::Read], &[], &[Access::Read]])
-        .rarely([&[Access::Write], &[], &[Access::Read]]);
+        .rare_accesses([&[Access::Write], &[], &[Access::Read]]);
     type Slots<C: Real> = [C; 1];
     /// Squares of gradients and parameters, and their products with the distance to `x₀`.
     type Accumulated<W: Real> = [W; 4];

@@ -1,8 +1,8 @@
 //! A member of a chain that may be absent.
 
 use crate::engine::{
-    AllUses, ChunkAt, Contribution, Emission, OnView, PassRange, PassStructure, Skips, SlotList, Spare, Summary, Then,
-    Uses, Viewed, Walk, by_own_loops,
+    Contribution, Emission, OnView, PassRange, PassStructure, Skips, SlotAccess, SlotAccesses, SlotList, StageChunk,
+    Summary, Then, TileScratch, Viewed, Walk, run_own_loops,
 };
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
@@ -31,8 +31,8 @@ impl<T: Stage> Transform for Option<T> {
         self.as_ref().is_none_or(|member| member.skips(skips, place))
     }
 
-    fn outline(&self) -> Summary {
-        self.as_ref().map_or(Summary::Chain(Vec::new()), Transform::outline)
+    fn summary(&self) -> Summary {
+        self.as_ref().map_or(Summary::Chain(Vec::new()), Transform::summary)
     }
 
     fn recipe(&self) -> Recipe {
@@ -57,11 +57,11 @@ impl<T: Stage> Stage for Option<T> {
     const FUSES_ALWAYS: bool = Self::FUSES && T::FUSES_ALWAYS && fits_either::<T>();
     const WHOLE: bool = false;
     const SLOTS: usize = if is_left_out::<T>() { 0 } else { T::SLOTS };
-    const USES: AllUses = if is_left_out::<T>() { Uses::ALWAYS.of_all() } else { T::USES };
+    const SLOT_ACCESSES: SlotAccesses = if is_left_out::<T>() { SlotAccess::ALWAYS.of_all() } else { T::SLOT_ACCESSES };
 
-    fn changed(&self, made: &Self) -> Option<&'static str> {
-        match (self, made) {
-            (Some(t), Some(made)) => t.changed(made),
+    fn changed(&self, original: &Self) -> Option<&'static str> {
+        match (self, original) {
+            (Some(t), Some(original)) => t.changed(original),
             (None, None) => None,
             _ => Some("optional member"),
         }
@@ -112,13 +112,13 @@ impl<T: Stage> Stage for Option<T> {
         if let (Some(t), Some(state)) = (self, state) { t.resting(state) } else { &[] }
     }
 
-    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
-        by_own_loops(self, (state, run), walk, spare);
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut TileScratch) {
+        run_own_loops(self, (state, run), walk, spare);
     }
 
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
         match (self, state, run) {
-            (Some(t), Some(state), Some(run)) => t.in_chunk(state, run, at, then),
+            (Some(t), Some(state), Some(run)) => t.prepare_chunk(state, run, at, then),
             _ => then(&mut |_| {}),
         }
     }
@@ -148,14 +148,14 @@ impl<T: Stage> Stage for Option<T> {
     fn apply<C: Real>(
         k: &Self::Kernel<C>,
         at: usize,
-        span: PassRange,
+        range: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
         terms: &mut [Contribution<C>],
     ) -> C {
         match &k.0 {
-            Some(k) if const { !is_left_out::<T>() } => T::apply::<C>(k, at, span, slots, u, p, terms),
+            Some(k) if const { !is_left_out::<T>() } => T::apply::<C>(k, at, range, slots, u, p, terms),
             _ => u,
         }
     }

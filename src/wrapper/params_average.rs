@@ -52,7 +52,7 @@ memory! {
     evaluate |memory| {
         // While no weight is positive, evaluation uses the trained parameters.
         let share = if memory.mass.get() == 0.0 { 1.0 } else { memory.share.get() };
-        EvaluateAs { slot: 0, of_params: share, of_array: 1.0 - share }
+        EvaluateAs { slot: 0, params_weight: share, array_weight: 1.0 - share }
     };
     clock averaged;
 }
@@ -72,7 +72,7 @@ impl ParamsAverageMemory {
 #[diagnostic::do_not_recommend]
 impl<P: Averages> Wrapper for P {
     type Memory = ParamsAverageMemory;
-    const RUNS: Runs = Runs::DECIDED.steps_aside();
+    const RUNS: Runs = Runs::DECIDED.inner_only();
 
     fn start(&self, memory: &mut ParamsAverageMemory, _: &InitContext<'_>) -> Result<()> {
         memory.starts_as_params = self.starts_as_params();
@@ -82,7 +82,7 @@ impl<P: Averages> Wrapper for P {
 
     fn decide(&self, memory: &mut ParamsAverageMemory, _: &StepContext<'_>, _: f64) -> Decision {
         memory.taken = memory.share.get();
-        if memory.taken != 0.0 { Decision::Run } else { Decision::Inside }
+        if memory.taken != 0.0 { Decision::Run } else { Decision::InnerOnly }
     }
 
     fn finish(
@@ -107,11 +107,11 @@ impl<P: Averages> Wrapper for P {
 
 /// Moves the average to the parameters: `average ← (1 − share)·average + share·parameter`.
 #[derive(Clone, Copy, Debug)]
-pub struct Take<C> {
+pub struct Accumulate<C> {
     share: C,
-    rest: C,
+    complement: C,
     /// True if the average outweighs the parameters.
-    near: bool,
+    is_mostly_average: bool,
 }
 
 /// Runs after the inner transformation: state before it would make the engine store the updates earlier than at the
@@ -120,22 +120,22 @@ impl<P: Averages> Arithmetic for P {
     const SLOTS: &'static [Slot] = &[Slot::exact("average")];
     const ELEMENTS: Elements = Elements::NONE.after(false).reads_params();
     type Slots<C: Real> = [C; 1];
-    type Scalars<C: Real> = Take<C>;
+    type Scalars<C: Real> = Accumulate<C>;
 
     fn slot(&self, slot: Slot) -> Slot {
         if self.starts_as_params() { slot.starts_as_params() } else { slot }
     }
 
-    fn scalars<C: Real>(&self, memory: &ParamsAverageMemory, _: usize) -> Take<C> {
+    fn scalars<C: Real>(&self, memory: &ParamsAverageMemory, _: usize) -> Accumulate<C> {
         let share = memory.taken;
-        Take { share: C::of(share), rest: C::of(1.0 - share), near: share < 0.5 }
+        Accumulate { share: C::of(share), complement: C::of(1.0 - share), is_mostly_average: share < 0.5 }
     }
 
     /// Computed from the nearer end: a share of 1 gives exactly the parameter, and equal values stay equal.
     #[inline(always)]
-    fn after<C: Real>(k: Take<C>, [average]: &mut [C; 1], u: C, p: C) -> C {
+    fn after<C: Real>(k: Accumulate<C>, [average]: &mut [C; 1], u: C, p: C) -> C {
         let gap = p - *average;
-        *average = if k.near { *average + k.share * gap } else { p - k.rest * gap };
+        *average = if k.is_mostly_average { *average + k.share * gap } else { p - k.complement * gap };
         u
     }
 }

@@ -1,4 +1,4 @@
-use crate::engine::Codes;
+use crate::engine::Quantization;
 use crate::part::prelude::*;
 use crate::select::Mask;
 use crate::state::{StateWalk, StateWalkMut};
@@ -107,34 +107,34 @@ wrapper! {
 }
 
 /// The state of a [`quantized`].
-pub type QuantizedState<S> = WrapperState<Exceptions, S>;
+pub type QuantizedState<S> = WrapperState<ExemptLeaves, S>;
 
 /// The leaves that the mask of a [`quantized`] exempts.
 #[derive(Clone, Debug, Default)]
-pub struct Exceptions(Vec<bool>);
+pub struct ExemptLeaves(Vec<bool>);
 
 /// Not saved: the arrays' dtypes contain it.
-impl State for Exceptions {
+impl State for ExemptLeaves {
     fn walk<'a>(&'a self, _: &mut StateWalk<'a, '_>) {}
     fn walk_mut<'a>(&'a mut self, _: &mut StateWalkMut<'a, '_>) {}
 }
 
 impl<T: Stage> Wrapper for Quantized<T> {
-    type Memory = Exceptions;
+    type Memory = ExemptLeaves;
     const RUNS: Runs = Runs::ALWAYS;
 
-    fn start(&self, memory: &mut Exceptions, at: &InitContext<'_>) -> Result<()> {
+    fn start(&self, memory: &mut ExemptLeaves, at: &InitContext<'_>) -> Result<()> {
         let what = format!("{}: except", Self::NAME);
         memory.0 = self.except.as_ref().map_or(Ok(Vec::new()), |except| except.resolve(at.structure(), &what))?;
         Ok(())
     }
 
-    fn codes<'a>(&self, memory: &'a Exceptions) -> Option<Codes<'a>> {
-        let codes = if self.logarithmic { Codes::logarithms() } else { Codes::roots() };
-        Some(codes.min_elements(self.min_elements).except(&memory.0))
+    fn quantization<'a>(&self, memory: &'a ExemptLeaves) -> Option<Quantization<'a>> {
+        let quantization = if self.logarithmic { Quantization::logarithms() } else { Quantization::roots() };
+        Some(quantization.min_elements(self.min_elements).except(&memory.0))
     }
 
-    fn check(&self, _: &Exceptions, at: &StepContext<'_>) -> Result<()> {
+    fn check(&self, _: &ExemptLeaves, at: &StepContext<'_>) -> Result<()> {
         at.whole_leaves(Self::NAME)
     }
 }

@@ -2,7 +2,7 @@ use crate::arguments::{Argument, Arguments, Visit};
 use crate::element::{Element, Rounding, convert, with_dtype};
 use crate::engine::recipe_of_arguments;
 use crate::part::prelude::*;
-use crate::range::{FINITE, NOT_NEGATIVE, PART};
+use crate::range::{FINITE, NOT_NEGATIVE, POSITIVE_FRACTION};
 use crate::state::{EvaluateAs, StateWalk, StateWalkMut};
 use crate::transform::LeafTypes;
 
@@ -187,7 +187,7 @@ impl State for ScheduleFreeState {
     }
     fn evaluate_as(&self) -> Option<EvaluateAs> {
         let b1 = self.b1.get();
-        Some(EvaluateAs { slot: 0, of_params: 1.0 / b1, of_array: -(1.0 - b1) / b1 })
+        Some(EvaluateAs { slot: 0, params_weight: 1.0 / b1, array_weight: -(1.0 - b1) / b1 })
     }
 }
 
@@ -199,16 +199,16 @@ struct Mean<C> {
     share: C,
 }
 
-/// An update of `y` is `of_gap·(z − y) + of_step·d`, with `z` before the step `d`.
+/// An update of `y` is `gap_weight·(z − y) + step_weight·d`, with `z` before the step `d`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mix<C> {
-    of_gap: C,
-    of_step: C,
+    gap_weight: C,
+    step_weight: C,
 }
 
 impl Interpolate {
     /// Returns the share of the new `z` in the average.
-    fn weigh(&self, state: &mut ScheduleFreeState) -> f64 {
+    fn new_weight(&self, state: &mut ScheduleFreeState) -> f64 {
         let count = state.count.get();
         let rate = self.learning_rate.at(count.saturating_add(1));
         // `max` would drop NaN.
@@ -227,26 +227,26 @@ impl Part for Interpolate {
     type Form = OneElementWithMemory;
 
     fn effect(&self) -> Effect {
-        Effect::ALONG
+        Effect::SAME_DIRECTION
     }
 
-    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
-        differs(&self.state_dtype, &made.state_dtype).then_some("state_dtype")
+    fn changed_argument(&self, original: &Self) -> Option<&'static str> {
+        differs(&self.state_dtype, &original.state_dtype).then_some("state_dtype")
     }
 
     fn validate(&self) -> Result<()> {
         Error::all([
-            self.learning_rate.within("schedule_free", "learning_rate", NOT_NEGATIVE),
-            self.b1.within("schedule_free", "b1", PART),
-            self.weight_lr_power.within("schedule_free", "weight_lr_power", FINITE),
+            self.learning_rate.check_range("schedule_free", "learning_rate", NOT_NEGATIVE),
+            self.b1.check_range("schedule_free", "b1", POSITIVE_FRACTION),
+            self.weight_lr_power.check_range("schedule_free", "weight_lr_power", FINITE),
         ])
     }
 }
 
 impl RuleWithMemory for Interpolate {
-    const APART: bool = true;
+    const USES_SLICES: bool = true;
     const SLOTS: &'static [Slot] = &[Slot::exact("z").starts_as_params()];
-    const BESIDE: Option<Slot> = Some(Slot::exact("x"));
+    const EXTRA_SLOT: Option<Slot> = Some(Slot::exact("x"));
     const READS_PARAMS: bool = true;
     type Memory = ScheduleFreeState;
     type Slots<C: Real> = [C; 1];
@@ -269,22 +269,22 @@ impl RuleWithMemory for Interpolate {
     }
 
     /// Rounded `y` do not determine `x`: moves below half the spacing of `y`'s dtype are lost.
-    fn needs_beside(&self, at: &InitContext<'_>, leaf: usize) -> bool {
+    fn needs_extra_slot(&self, at: &InitContext<'_>, leaf: usize) -> bool {
         at.is_rounded(leaf)
     }
 
     fn begin(&self, memory: &mut ScheduleFreeState, _: &StepContext<'_>) {
-        let c = self.weigh(memory);
+        let c = self.new_weight(memory);
         let (before, b1) = (memory.b1.get(), self.b1.at(memory.count.get()));
         memory.b1.set(b1);
         memory.count.increment();
-        let of_gap = if before == b1 { c } else { 1.0 - b1 / before * (1.0 - c) };
-        memory.mix = Mix { of_gap, of_step: 1.0 - b1 * (1.0 - c) };
+        let gap_weight = if before == b1 { c } else { 1.0 - b1 / before * (1.0 - c) };
+        memory.mix = Mix { gap_weight, step_weight: 1.0 - b1 * (1.0 - c) };
         memory.mean = Mean { before: [before, 1.0 - before], after: [b1, 1.0 - b1], share: c };
     }
 
     fn scalars<C: Real>(&self, memory: &ScheduleFreeState, _: usize) -> Mix<C> {
-        Mix { of_gap: C::of(memory.mix.of_gap), of_step: C::of(memory.mix.of_step) }
+        Mix { gap_weight: C::of(memory.mix.gap_weight), step_weight: C::of(memory.mix.step_weight) }
     }
 
     #[inline(always)]
@@ -292,24 +292,24 @@ impl RuleWithMemory for Interpolate {
         mix(k, z, u, p)
     }
 
-    fn is_apart(&self, _: &ScheduleFreeState, _: usize) -> bool {
+    fn uses_slices(&self, _: &ScheduleFreeState, _: usize) -> bool {
         self.state_dtype.is_some()
     }
 
     // `y` is mixed with the stored, rounded `z`.
     #[inline(always)]
-    fn apply_apart<C: Real>(
+    fn apply_slice<C: Real>(
         &self,
         memory: &ScheduleFreeState,
         k: Mix<C>,
         [z]: [&mut [C]; 1],
-        Stretch { leaf, u, p, beside, .. }: Stretch<'_, C>,
+        LeafSlice { leaf, u, p, extra, .. }: LeafSlice<'_, C>,
     ) {
         let stored = self.state_dtype.filter(|dtype| *dtype != C::DTYPE);
-        if !beside.is_empty() {
+        if !extra.is_empty() {
             let Mean { before, after, share } = memory.mean;
             let mean = Mean { before: before.map(C::of), after: after.map(C::of), share: C::of(share) };
-            let (to, elements) = (memory.types.rounding(leaf), u.iter_mut().zip(p).zip(z).zip(beside));
+            let (to, elements) = (memory.types.rounding(leaf), u.iter_mut().zip(p).zip(z).zip(extra));
             return match stored {
                 None => elements.for_each(|(((u, p), z), x)| *u = averaging::<C, C>(mean, to, (z, x), *u, *p)),
                 Some(dtype) => with_dtype!(dtype, T => {
@@ -331,7 +331,7 @@ impl RuleWithMemory for Interpolate {
 fn mix<C: Real>(k: Mix<C>, z: &mut C, u: C, p: C) -> C {
     let gap = *z - p;
     *z += u;
-    k.of_gap * gap + k.of_step * u
+    k.gap_weight * gap + k.step_weight * u
 }
 
 /// Moves `z`, stored as a `T`, and the mean `x`; returns the rounded update from `p` to the new `y`.
@@ -354,7 +354,7 @@ fn averaging<C: Real, T: Element>(k: Mean<C>, to: Rounding, (z, x): (&mut C, &mu
 /// Mixes as [`mix`] with a `z` rounded to another dtype; terms without the rounded `z` come first.
 #[inline(always)]
 fn rounding<C: Real, T: Element>(k: Mix<C>, z: &mut C, u: C, p: C) -> C {
-    let before = k.of_gap * (*z - p) - k.of_step * *z;
+    let before = k.gap_weight * (*z - p) - k.step_weight * *z;
     *z = convert(convert::<C, T>(*z + u));
-    before + k.of_step * *z
+    before + k.step_weight * *z
 }

@@ -424,7 +424,7 @@ fn standard_errors_are_those_of_statsmodels() {
         let report = bounded(lbfgs(), &mut p, loss, f64::NEG_INFINITY, f64::INFINITY, 1e-9);
         assert!(report.converged(), "{report}");
         let hessian = hessian(&p, loss).run().unwrap();
-        assert!(hessian.asymmetry() < 1e-8 && hessian.held().is_empty());
+        assert!(hessian.asymmetry() < 1e-8 && hessian.on_bounds().is_empty());
         let mut covariance = hessian.covariance().unwrap();
         if name == "linear" {
             covariance = covariance.scaled(2.0 * report.value / 35.0);
@@ -459,7 +459,7 @@ fn parameters_on_a_bound_are_left_out() {
     let report = optimizer.minimize(&mut p, poisson, &mut state).bounds(&lower, f64::INFINITY).run().unwrap();
     assert!(report.converged() && p[3] == 0.1, "{report}");
     let found = hessian(&p, poisson).bounds(&lower, f64::INFINITY).run().unwrap();
-    assert_eq!((found.held(), found.names().len()), (vec![String::from("(root)[3]")], 4));
+    assert_eq!((found.on_bounds(), found.names().len()), (vec![String::from("(root)[3]")], 4));
     let errors = found.covariance().unwrap().standard_errors(&p).unwrap();
     assert!(errors[3].is_nan());
     let four = |q: &Vec<f64>| {

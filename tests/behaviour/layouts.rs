@@ -215,9 +215,12 @@ fn what_names_no_leaf_is_refused() {
     let message = |numbers: WeightDimensionNumbers| {
         muon(0.1).muon_weight_dimension_numbers(numbers).init(&model()).unwrap_err().to_string()
     };
-    let misspelt = message(WeightDimensionNumbers::default().at("fc/wieght", Layout::OutIn));
-    assert!(misspelt.contains("weight_dimension_numbers") && misspelt.contains("`fc/wieght`"), "{misspelt}");
-    assert!(misspelt.contains("did you mean `fc/weight`"), "{misspelt}");
+    let nearest_pattern = message(WeightDimensionNumbers::default().at("fc/wieght", Layout::OutIn));
+    assert!(
+        nearest_pattern.contains("weight_dimension_numbers") && nearest_pattern.contains("`fc/wieght`"),
+        "{nearest_pattern}"
+    );
+    assert!(nearest_pattern.contains("did you mean `fc/weight`"), "{nearest_pattern}");
     let malformed = message(WeightDimensionNumbers::default().at("fc/{a", None));
     assert!(malformed.contains("well-formed"), "{malformed}");
     // A named leaf must have the axes.

@@ -39,9 +39,10 @@ const POWERS: [i32; 12] = [-1000, -700, -560, -530, -300, -40, 40, 300, 500, 520
 /// Powers of two for gradients, parameters and updates.
 type Scaling = fn(i32) -> [i32; 3];
 
-/// Scaled gradients scale updates (`ALONG`) or do not (`OWN_SIZE`); the others scale parameters.
-const ALONG: Scaling = |power| [power, 0, power];
-const OWN_SIZE: Scaling = |power| [power, 0, 0];
+/// Scaled gradients scale updates (`SAME_DIRECTION`) or do not (`SCALE_INVARIANT`); the others scale
+/// parameters.
+const SAME_DIRECTION: Scaling = |power| [power, 0, power];
+const SCALE_INVARIANT: Scaling = |power| [power, 0, 0];
 const OF_PARAMS: Scaling = |power| [0, power, power];
 const WITH_PARAMS: Scaling = |power| [power, power, power];
 
@@ -64,7 +65,7 @@ fn scales<T: GradientTransformation<Needs = Nothing>>(what: &str, t: &T, scaling
 fn norms_scale_with_what_they_are_of() {
     let near = 1e-14;
     let mut cases = 0;
-    let mut of_size = |what: &str, t: Boxed<Nothing>| cases += scales(what, &t, OWN_SIZE, near);
+    let mut of_size = |what: &str, t: Boxed<Nothing>| cases += scales(what, &t, SCALE_INVARIANT, near);
     of_size("normalize", boxed(normalize()));
     of_size("normalize_by_update_norm", boxed(normalize_by_update_norm().eps(0.0)));
     of_size("clip_by_global_norm", boxed(chain((scale(2.0_f64.powi(20)), normalize(), clip_by_global_norm(0.5)))));
@@ -79,14 +80,14 @@ fn norms_scale_with_what_they_are_of() {
     of_size("watched", boxed(chain((snapshot("norm", GlobalNorm), normalize()))));
     of_size("graft", boxed(graft(sgd(1.0).momentum(0.5), chain((normalize(), sgd(0.5))))));
     // Matrix products round.
-    let mut of_size = |what: &str, t: Boxed<Nothing>| cases += scales(what, &t, OWN_SIZE, 1e-12);
+    let mut of_size = |what: &str, t: Boxed<Nothing>| cases += scales(what, &t, SCALE_INVARIANT, 1e-12);
     let only_matrices = |of| boxed(partition((("0", of), ("1", boxed(normalize()))), by_leaf()));
     of_size("muon", only_matrices(boxed(scale_by_muon().eps(0.0))));
     of_size(
         "muon, spectral",
         only_matrices(boxed(scale_by_muon().eps(0.0).preconditioning(Preconditioning::Spectral))),
     );
-    let mut along = |what: &str, t: Boxed<Nothing>| cases += scales(what, &t, ALONG, near);
+    let mut along = |what: &str, t: Boxed<Nothing>| cases += scales(what, &t, SAME_DIRECTION, near);
     along("a limit that is never reached", boxed(clip_by_global_norm(f64::INFINITY)));
     along("graft to gradients", boxed(graft(sign_sgd(1.0), sgd(1.0))));
     let mut of_params = |what: &str, t: Boxed<Nothing>| cases += scales(what, &t, OF_PARAMS, near);

@@ -22,10 +22,10 @@ mod large_leaves;
 mod layerwise;
 #[cfg(feature = "derive")]
 mod layouts;
+mod leaf_statistics;
 #[cfg(all(feature = "config", feature = "half"))]
 mod linesearch;
 mod lint;
-mod looks;
 mod loss_scale;
 mod magnitudes;
 #[cfg(all(feature = "config", feature = "half"))]

@@ -17,10 +17,10 @@ gradchain::wrapper! {
 
 impl<T: GradientTransformation> Wrapper for Aside<T> {
     type Memory = Steps;
-    const RUNS: Runs = Runs::DECIDED.chooses().steps_aside();
+    const RUNS: Runs = Runs::DECIDED.masked().inner_only();
 
     fn decide(&self, _: &mut Steps, _: &StepContext<'_>, _: f64) -> Decision {
-        Decision::Inside
+        Decision::InnerOnly
     }
 
     fn resting<'a>(&self, _: &'a Steps) -> &'a [bool] {
@@ -35,17 +35,17 @@ gradchain::wrapper! {
 
 impl<T: GradientTransformation> Wrapper for Back<T> {
     type Memory = Steps;
-    const RUNS: Runs = Runs::DECIDED.steps_aside();
+    const RUNS: Runs = Runs::DECIDED.inner_only();
 
     fn decide(&self, memory: &mut Steps, _: &StepContext<'_>, _: f64) -> Decision {
         memory.steps.increment();
-        if memory.steps.get().is_multiple_of(3) { Decision::Run } else { Decision::Inside }
+        if memory.steps.get().is_multiple_of(3) { Decision::Run } else { Decision::InnerOnly }
     }
 }
 
 impl<T: GradientTransformation> Arithmetic for Back<T> {
     const SLOTS: &'static [Slot] = &[Slot::exact("first").starts_as_params()];
-    const ELEMENTS: Elements = Elements::NONE.after(false).point(0);
+    const ELEMENTS: Elements = Elements::NONE.after(false).params_slot(0);
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = ();
 

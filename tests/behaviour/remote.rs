@@ -68,9 +68,9 @@ fn what_does_not_fit_is_refused() {
         },
         |on, _, array| {
             let sums = on.dots(array, array, 6, 3);
-            on.spread(sums, 2, 3)
+            on.repeat(sums, 2, 3)
         },
-        |on, _, array| on.turn(array, [1, 3, 2, 1]),
+        |on, _, array| on.transpose(array, [1, 3, 2, 1]),
     ];
     for (i, does) in fits.into_iter().enumerate() {
         programs(does).unwrap_or_else(|error| panic!("{i}: {error}"));
@@ -80,9 +80,9 @@ fn what_does_not_fit_is_refused() {
         (|on, _, array| on.product(array, array, [1, 2, 3, 3], false), "incompatible sizes"),
         (|on, _, array| on.dots(array, array, 6, 4), "incompatible sizes"),
         (|on, _, array| on.dots(array, array, 6, 0), "incompatible sizes"),
-        (|on, _, array| on.turn(array, [2, 2, 2, 1]), "incompatible sizes"),
-        (|on, _, array| on.spread(array, 2, 3), "incompatible sizes"),
-        (|on, _, array| on.spread(array, usize::MAX, 2), "incompatible sizes"),
+        (|on, _, array| on.transpose(array, [2, 2, 2, 1]), "incompatible sizes"),
+        (|on, _, array| on.repeat(array, 2, 3), "incompatible sizes"),
+        (|on, _, array| on.repeat(array, usize::MAX, 2), "incompatible sizes"),
         (
             |on, moments, array| {
                 let sums = on.dots(array, array, 6, 3);

@@ -154,12 +154,12 @@ fn a_subtree_ends_at_a_slash() {
 #[test]
 fn misspelt_patterns_are_found_wherever_they_are() {
     let t = tree(["a/b", "a/w"]);
-    let misspelt = || Mask::path("**/bias");
+    let nearest_pattern = || Mask::path("**/bias");
     for m in [
-        misspelt(),
-        !misspelt(),
-        Mask::all().or(misspelt()),
-        Mask::none().and(misspelt()),
+        nearest_pattern(),
+        !nearest_pattern(),
+        Mask::all().or(nearest_pattern()),
+        Mask::none().and(nearest_pattern()),
         Mask::paths(["**/w", "**/bias"]),
     ] {
         let error = m.resolve(&t, WHAT).unwrap_err();

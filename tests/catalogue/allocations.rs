@@ -4,8 +4,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use crate::common::given::IN_LOSS;
-use crate::common::given::needs;
+use crate::common::extra_inputs::IN_LOSS;
+use crate::common::extra_inputs::needs;
 use crate::common::registry::registry;
 use crate::common::subject::Subject;
 use crate::common::trees::{LeafPlan, Number, Order, noise, tree};

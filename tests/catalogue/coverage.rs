@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::common::given::recipe;
+use crate::common::extra_inputs::recipe;
 use gradchain::recipe::Recipe;
 
-use crate::common::registry::{chosen, only_these, registry};
+use crate::common::registry::{assert_exceptions, is_selected, registry};
 
 /// Names in no recipe, with the reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
@@ -35,8 +35,8 @@ fn every_transformation_of_the_configs_is_in_the_registry() {
     registry().iter().for_each(|entry| names(&recipe(&entry.boxed()), &mut found));
     let all = gradchain::config::transformations();
     let missing: Vec<_> =
-        all.into_iter().filter(|name| chosen(name) && !found.contains(*name)).map(String::from).collect();
-    only_these(&missing, EXCEPTIONS, "are in no recipe of the registry");
+        all.into_iter().filter(|name| is_selected(name) && !found.contains(*name)).map(String::from).collect();
+    assert_exceptions(&missing, EXCEPTIONS, "are in no recipe of the registry");
 }
 
 /// An optimizer is named as its file.

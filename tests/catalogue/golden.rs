@@ -17,8 +17,8 @@ use gradchain::state::{Entry, State, StateWalk};
 use gradchain::tree::{DynTree, for_each_leaf};
 
 use crate::common::chunk::CHUNK;
-use crate::common::given::Member;
-use crate::common::registry::{every, registry};
+use crate::common::extra_inputs::Member;
+use crate::common::registry::{all_selected, registry};
 use crate::common::run;
 use crate::common::subject::{AnyState, Subject};
 use crate::common::trees::{LeafPlan, Number, Order, noise, tree};
@@ -114,7 +114,7 @@ fn golden_hashes_have_not_changed() {
     lines.sort();
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden.tsv");
     if std::env::var("GOLDEN").is_ok_and(|asked| asked == "write") {
-        assert!(every(), "`GOLDEN=write` writes all entries: unset `ENTRY`");
+        assert!(all_selected(), "`GOLDEN=write` writes all entries: unset `ENTRY`");
         fs::write(&path, lines.join("\n") + "\n").expect("a file of hashes");
         return;
     }

@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test program uses a part of it")]
 
 pub mod chunk;
-pub mod given;
+pub mod extra_inputs;
 pub mod registry;
 pub mod subject;
 pub mod trees;
@@ -11,7 +11,7 @@ pub mod wrapped;
 use gradchain::tree::DynTree;
 use gradchain::{OptState, Tree};
 
-use self::given::Registered;
+use self::extra_inputs::Registered;
 
 /// Returns the path and the values of each leaf, in logical order.
 pub fn values<T: Tree + ?Sized>(tree: &T) -> Vec<(String, Vec<f64>)> {
@@ -49,16 +49,16 @@ pub fn close<A: Tree + ?Sized, B: Tree + ?Sized>(a: &A, b: &B, tolerance: f64) -
     Ok(())
 }
 
-pub struct After<S> {
+pub struct StateAfter<S> {
     pub params: DynTree,
     pub state: S,
 }
 
-pub fn run<T: Registered>(t: &T, params: &DynTree, grads: &[DynTree]) -> After<OptState<T>> {
+pub fn run<T: Registered>(t: &T, params: &DynTree, grads: &[DynTree]) -> StateAfter<OptState<T>> {
     let mut params = params.clone();
     let mut state = t.init(&params).expect("a registered transformation fits every tree");
     for grads in grads {
-        t.step_given(&mut params, grads, &mut state).expect("gradients of the parameters' structure");
+        t.step_with_inputs(&mut params, grads, &mut state).expect("gradients of the parameters' structure");
     }
-    After { params, state }
+    StateAfter { params, state }
 }

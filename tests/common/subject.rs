@@ -13,13 +13,13 @@ use gradchain::{GradientTransformation, Result, Tree, wrapper};
 use std::any::Any;
 use std::fmt::Debug;
 
-use super::After;
-use super::given::{Member, Registered};
-use super::registry::About;
+use super::StateAfter;
+use super::extra_inputs::{Member, Registered};
+use super::registry::Locality;
 
 pub trait Subject: Sync {
     fn name(&self) -> &str;
-    fn about(&self) -> About;
+    fn locality(&self) -> Locality;
 
     /// Returns the unboxed transformation's state.
     fn init(&self, params: &DynTree) -> Result<Box<dyn Session>>;
@@ -36,19 +36,19 @@ pub trait Subject: Sync {
 }
 
 impl dyn Subject + '_ {
-    pub fn run(&self, params: &DynTree, grads: &[DynTree]) -> After<AnyState> {
+    pub fn run(&self, params: &DynTree, grads: &[DynTree]) -> StateAfter<AnyState> {
         let mut params = params.clone();
         let mut session = self.init(&params).expect("a registered transformation fits every tree");
         for grads in grads {
             session.step(&mut params, grads).expect("gradients of the parameters' structure");
         }
-        After { params, state: session.state() }
+        StateAfter { params, state: session.state() }
     }
 }
 
 pub trait Session {
     fn step(&mut self, params: &mut DynTree, grads: &dyn Tree) -> Result<Outcome>;
-    fn step_on(&mut self, machine: &mut dyn Executor) -> Result<Outcome>;
+    fn step_on(&mut self, executor: &mut dyn Executor) -> Result<Outcome>;
     fn update(&mut self, grads: &DynTree, params: &DynTree) -> Result<Updates>;
     fn update_into(&mut self, grads: &DynTree, params: &DynTree, updates: &mut Updates) -> Result<Outcome>;
     fn update_owned(&mut self, grads: DynTree, params: &DynTree) -> Result<(DynTree, Outcome)>;
@@ -66,7 +66,7 @@ pub trait Session {
 #[derive(Clone)]
 pub struct Entry<T> {
     pub name: String,
-    pub about: About,
+    pub locality: Locality,
     pub transformation: T,
 }
 
@@ -101,8 +101,8 @@ impl<T: Registered> Subject for Entry<T> {
     fn name(&self) -> &str {
         &self.name
     }
-    fn about(&self) -> About {
-        self.about
+    fn locality(&self) -> Locality {
+        self.locality
     }
     fn init(&self, params: &DynTree) -> Result<Box<dyn Session>> {
         Ok(Box::new(Running { transformation: self.transformation.clone(), state: self.transformation.init(params)? }))
@@ -124,8 +124,8 @@ where
     fn name(&self) -> &str {
         self.0.name()
     }
-    fn about(&self) -> About {
-        self.0.about()
+    fn locality(&self) -> Locality {
+        self.0.locality()
     }
     fn init(&self, params: &DynTree) -> Result<Box<dyn Session>> {
         self.0.init(params)
@@ -148,19 +148,19 @@ struct Running<T: GradientTransformation> {
 
 impl<T: Registered> Session for Running<T> {
     fn step(&mut self, params: &mut DynTree, grads: &dyn Tree) -> Result<Outcome> {
-        self.transformation.step_given(params, grads, &mut self.state)
+        self.transformation.step_with_inputs(params, grads, &mut self.state)
     }
-    fn step_on(&mut self, machine: &mut dyn Executor) -> Result<Outcome> {
-        self.transformation.step_on_given(machine, &mut self.state)
+    fn step_on(&mut self, executor: &mut dyn Executor) -> Result<Outcome> {
+        self.transformation.step_on_with_inputs(executor, &mut self.state)
     }
     fn update(&mut self, grads: &DynTree, params: &DynTree) -> Result<Updates> {
-        self.transformation.update_given(grads, &mut self.state, params)
+        self.transformation.update_with_inputs(grads, &mut self.state, params)
     }
     fn update_into(&mut self, grads: &DynTree, params: &DynTree, updates: &mut Updates) -> Result<Outcome> {
-        self.transformation.update_into_given(grads, &mut self.state, params, updates)
+        self.transformation.update_into_with_inputs(grads, &mut self.state, params, updates)
     }
     fn update_owned(&mut self, grads: DynTree, params: &DynTree) -> Result<(DynTree, Outcome)> {
-        self.transformation.update_owned_given(grads, &mut self.state, params)
+        self.transformation.update_owned_with_inputs(grads, &mut self.state, params)
     }
     fn zero_updates(&self) -> Updates {
         self.state.zero_updates()

@@ -12,7 +12,7 @@ use gradchain::wrapper::{
     skip_on_spike, step_mod,
 };
 
-use super::given::{Member, member};
+use super::extra_inputs::{Member, member};
 
 pub type Wrap = fn(Member) -> Member;
 

@@ -21,7 +21,7 @@ const EVERY: u64 = 2;
 fn train(folder: Option<&Path>, saves: bool) -> (Model, OptState<Optimizer>) {
     let optimizer = optimizer();
     let mut params = model();
-    let (done, mut state) = match folder.and_then(|folder| latest_valid(folder).unwrap().found) {
+    let (done, mut state) = match folder.and_then(|folder| latest_valid(folder).unwrap().checkpoint) {
         Some((step, file)) => (step, file.load(&optimizer, &mut params).unwrap()),
         None => (0, optimizer.init(&params).unwrap()),
     };
@@ -146,7 +146,7 @@ fn a_run_killed_at_any_time_resumes_bitwise_identically() {
 
         let found = latest_valid(folder.path()).unwrap();
         assert!(found.skipped.is_empty(), "only whole files have a name: {:?}", found.skipped);
-        let step = found.found.map_or(0, |(step, _)| step);
+        let step = found.checkpoint.map_or(0, |(step, _)| step);
         assert!(step >= newest, "a checkpoint was there, of step {newest}, and now the newest is of {step}");
         newest = step;
         let (params, state) = train(Some(folder.path()), false);

@@ -59,7 +59,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 fn intact(folder: &Path, bytes: &[u8]) {
     assert!(fs::read(folder.join(OLD)).unwrap() == bytes, "the older checkpoint has other bytes");
-    let (step, file) = latest_valid(folder).unwrap().found.unwrap();
+    let (step, file) = latest_valid(folder).unwrap().checkpoint.unwrap();
     assert_eq!(step, 1);
     let mut params = Model { weight: Array2::zeros((60, 100)), bias: Array1::zeros(50) };
     file.load(&optimizer(), &mut params).unwrap();

@@ -53,7 +53,7 @@ fn save_shards(folder: &Path, ranks: usize, steps: impl Iterator<Item = u64> + C
 fn latest(folder: &Path) -> String {
     match latest_valid(folder) {
         Ok(latest) => {
-            let (step, file) = latest.found.expect("a checkpoint");
+            let (step, file) = latest.checkpoint.expect("a checkpoint");
             let (optimizer, mut params) = small();
             file.load(&optimizer, &mut params).unwrap();
             format!("{step} {} {}", params[0][0], latest.skipped.len())
@@ -127,7 +127,7 @@ fn what_the_system_refuses_is_no_damage() {
     fs::create_dir(folder.path().join("step-000000000003.safetensors")).unwrap();
     let latest = latest_valid(folder.path()).unwrap();
     let steps: Vec<_> = latest.skipped.iter().map(|skipped| skipped.reason.to_string()).collect();
-    assert_eq!((latest.found.map(|(step, _)| step), steps.len()), (Some(1), 2), "{steps:?}");
+    assert_eq!((latest.checkpoint.map(|(step, _)| step), steps.len()), (Some(1), 2), "{steps:?}");
 }
 
 /// A missing shard is damage.

@@ -203,7 +203,7 @@ mod own {
 
     gradchain::part! {
         /// Multiplies by a number, on some leaves.
-        pub(super) Stretch as "stretch": OneElement, ALONG;
+        pub(super) Stretch as "stretch": OneElement, SAME_DIRECTION;
         required {
             by: POSITIVE;
         }

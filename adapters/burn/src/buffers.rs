@@ -11,7 +11,7 @@ use gradchain::{Error, Result};
 
 /// A tensor that is no leaf, and its replacement.
 #[derive(Clone)]
-pub(crate) struct Kept {
+pub(crate) struct ModuleBuffer {
     pub(crate) path: String,
     name: String,
     dtype: DType,
@@ -20,24 +20,24 @@ pub(crate) struct Kept {
     pub(crate) new: Option<TensorData>,
 }
 
-impl Kept {
-    fn of<const D: usize, K: Basic + 'static>(path: String, tensor: Tensor<D, K>) -> Kept {
+impl ModuleBuffer {
+    fn of<const D: usize, K: Basic + 'static>(path: String, tensor: Tensor<D, K>) -> ModuleBuffer {
         let (dtype, shape) = (tensor.dtype(), tensor.dims().to_vec());
         let name = match dtype {
             DType::Bool(BoolStore::Native | BoolStore::U8) => "bool".into(),
             dtype => format!("{dtype:?}").to_lowercase(),
         };
-        Kept { path, name, dtype, shape, read: Arc::new(move || tensor.to_data()), new: None }
+        ModuleBuffer { path, name, dtype, shape, read: Arc::new(move || tensor.to_data()), new: None }
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for ModuleBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} {:?}", self.path, self.name, self.shape)
     }
 }
 
-impl Buffer for Kept {
+impl Buffer for ModuleBuffer {
     fn dtype(&self) -> &str {
         &self.name
     }
@@ -61,20 +61,20 @@ impl Buffer for Kept {
 }
 
 /// Returns the buffers, in burn's order.
-pub(crate) fn buffers<M: Module>(module: &M) -> Vec<Kept> {
+pub(crate) fn buffers<M: Module>(module: &M) -> Vec<ModuleBuffer> {
     #[derive(Default)]
-    struct Found {
+    struct ModuleBuffers {
         path: Vec<String>,
-        all: Vec<Kept>,
+        all: Vec<ModuleBuffer>,
     }
 
-    impl Found {
+    impl ModuleBuffers {
         fn add<const D: usize, K: Basic + 'static>(&mut self, tensor: Tensor<D, K>) {
-            self.all.push(Kept::of(self.path.join("/"), tensor));
+            self.all.push(ModuleBuffer::of(self.path.join("/"), tensor));
         }
     }
 
-    impl ModuleVisitor for Found {
+    impl ModuleVisitor for ModuleBuffers {
         fn enter_module(&mut self, name: &str, _: &str) {
             self.path.push(name.into());
         }
@@ -100,7 +100,7 @@ pub(crate) fn buffers<M: Module>(module: &M) -> Vec<Kept> {
 
     // Merges the last batch into running statistics; no other public call does.
     drop(module.valid());
-    let mut found = Found::default();
+    let mut found = ModuleBuffers::default();
     module.visit(&mut found);
     found.all
 }

@@ -14,7 +14,7 @@ use gradchain::tree::{LeafMut, LeafRef, Tree, TreeMut, Walk, WalkMut};
 use ndarray::{ArcArray, IxDyn};
 
 use crate::leaves::Leaf;
-use crate::walkers::Held;
+use crate::walkers::LeafStorage;
 
 type Primitive<B> = <Float as BackendPrimitive<B>>::Primitive;
 
@@ -58,7 +58,7 @@ pub(crate) fn device() -> Device {
     Device::ndarray()
 }
 
-impl Held for Host {
+impl LeafStorage for Host {
     const EXPECTED: &'static str =
         "floats in CPU memory (a tensor on flex; on other backends, step with `DeviceState`)";
 
@@ -96,14 +96,14 @@ impl Held for Host {
     }
 
     /// Returns true if both share memory or are bitwise identical.
-    fn is(&self, other: &Host) -> bool {
+    fn same_value(&self, other: &Host) -> bool {
         let (a, b) = (self.leaf(), other.leaf());
         let bits = |leaf: &LeafRef<'_>| leaf.to_f64().into_iter().map(f64::to_bits).collect::<Vec<_>>();
         (a.dtype(), a.shape()) == (b.dtype(), b.shape()) && (self.address() == other.address() || bits(&a) == bits(&b))
     }
 
     /// Copies tensors that began as clones but have separate ids: they are separate parameters.
-    fn part(leaves: &mut [Leaf<Host>]) {
+    fn unshare(leaves: &mut [Leaf<Host>]) {
         let mut known = HashSet::new();
         leaves.iter_mut().filter(|leaf| !known.insert(leaf.held.address())).for_each(|leaf| leaf.held.own());
     }

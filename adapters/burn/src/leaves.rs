@@ -7,9 +7,9 @@ use burn::optim::GradientsParams;
 use gradchain::tree::{Layout, Tree, TreeMut, Walk, WalkMut};
 use gradchain::{Error, Result};
 
-use crate::buffers::{Kept, buffers};
+use crate::buffers::{ModuleBuffer, buffers};
 use crate::host::Host;
-use crate::walkers::{Held, Putter, Reader, Taker, Values};
+use crate::walkers::{LeafStorage, PutLeaves, Reader, TakeLeaves, Values};
 
 /// The values of a module's parameters, or their gradients, as a tree: a snapshot that shares their memory.
 ///
@@ -18,7 +18,7 @@ use crate::walkers::{Held, Putter, Reader, Taker, Values};
 #[derive(Clone, Debug, Default)]
 pub struct Leaves {
     pub(crate) leaves: Vec<Leaf<Host>>,
-    pub(crate) buffers: Vec<Kept>,
+    pub(crate) buffers: Vec<ModuleBuffer>,
 }
 
 /// A parameter, and its value or gradient.
@@ -96,7 +96,7 @@ pub fn gradients<M: Module>(module: &M, grads: &GradientsParams) -> Result<Leave
     found_gradients(module, grads).map(Leaves::of)
 }
 
-pub(crate) fn found_gradients<M: Module, H: Held>(module: &M, grads: &GradientsParams) -> Result<Vec<Leaf<H>>> {
+pub(crate) fn found_gradients<M: Module, H: LeafStorage>(module: &M, grads: &GradientsParams) -> Result<Vec<Leaf<H>>> {
     let leaves = Reader::read(module, grads).leaves()?;
     match grads.len() - leaves.len() {
         0 => Ok(leaves),
@@ -148,7 +148,7 @@ pub fn params_mut<M: Module>(module: &mut M) -> Result<LeavesMut<'_, M>> {
 
 /// Returns the leaves without buffers, for a step.
 pub(crate) fn trained_mut<M: Module>(module: &mut M) -> Result<LeavesMut<'_, M>> {
-    let mut taker = Taker::default();
+    let mut taker = TakeLeaves::default();
     let hollow = module.clone().map(&mut taker);
     let mut leaves = taker.found.params()?;
     // From here on the module holds none of the values.
@@ -180,7 +180,7 @@ impl<M: Module> LeavesMut<'_, M> {
 impl<M: Module> Drop for LeavesMut<'_, M> {
     fn drop(&mut self) {
         let leaves = core::mem::take(&mut self.leaves);
-        *self.module = Putter::put(self.module.clone(), leaves.leaves, leaves.buffers);
+        *self.module = PutLeaves::put(self.module.clone(), leaves.leaves, leaves.buffers);
     }
 }
 

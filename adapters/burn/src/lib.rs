@@ -58,7 +58,7 @@ use gradchain::{GradientTransformation, OptState, Outcome, Result};
 
 pub use leaves::{Leaves, LeavesMut, gradients, params, params_mut};
 pub use optimizer::{Rate, optimize, per_tensor, whole_tree};
-pub use replay::{DeviceState, Elements, OnBurn};
+pub use replay::{BurnTensors, DeviceState, Elements};
 
 #[cfg(doctest)]
 mod table;

@@ -17,7 +17,7 @@ use gradchain::{Error, GradientTransformation, OptState, Outcome, Result, Tree, 
 
 use crate::host::Host;
 use crate::leaves::{Leaves, trained_mut};
-use crate::walkers::Held;
+use crate::walkers::LeafStorage;
 
 /// The source of a step's learning rate.
 ///
@@ -33,9 +33,9 @@ use crate::walkers::Held;
 /// // The chain's own, with a `ConstantLr::from(1.0)` in burn's `Learner`.
 /// whole_tree(chain((clip_by_global_norm(1.0), adamw(cosine_decay(1e-3, 1000)))), Rate::Own)?;
 /// // That of burn's scheduler.
-/// whole_tree(chain((clip_by_global_norm(1.0), adamw(1.0))), Rate::Burns)?;
+/// whole_tree(chain((clip_by_global_norm(1.0), adamw(1.0))), Rate::Burn)?;
 ///
-/// let error = whole_tree(adamw(1e-3), Rate::Burns).err().unwrap().to_string();
+/// let error = whole_tree(adamw(1e-3), Rate::Burn).err().unwrap().to_string();
 /// assert!(error.contains("`$.adamw.learning_rate` of 0.001"), "{error}");
 /// # Ok::<(), gradchain::Error>(())
 /// ```
@@ -47,14 +47,14 @@ pub enum Rate {
     ///
     /// Constructing the optimizer fails otherwise, and also if a `scale` or `scale_by_schedule` in it has another
     /// factor than 1.
-    Burns,
+    Burn,
 }
 
 impl Rate {
     /// Refuses a transformation with a rate if the rate is burn's.
     fn check<T: GradientTransformation>(self, function: &str, optimizer: &T) -> Result<()> {
-        let found = if self == Rate::Burns { own_rate("$", &optimizer.recipe()) } else { None };
-        let expected = "of learning rate 1, since burn's scheduler sets the rate (`Rate::Burns`): a learning rate of \
+        let found = if self == Rate::Burn { own_rate("$", &optimizer.recipe()) } else { None };
+        let expected = "of learning rate 1, since burn's scheduler sets the rate (`Rate::Burn`): a learning rate of \
                         its own needs `Rate::Own`, and `ConstantLr::from(1.0)` in burn";
         found.map_or(Ok(()), |found| Err(Error::argument(function, "optimizer", expected, found)))
     }
@@ -107,7 +107,7 @@ fn own_rate(place: &str, recipe: &Recipe) -> Option<String> {
 ///
 /// If the transformation needs more than one pass, as norms over all gradients do: it would see one tensor instead of
 /// all. If an argument is out of its range. If a mask needs a path, which tensors lack here. If the rate is
-/// [burn's](Rate::Burns) and the transformation has one too.
+/// [burn's](Rate::Burn) and the transformation has one too.
 ///
 /// # Panics
 ///
@@ -127,7 +127,7 @@ fn own_rate(place: &str, recipe: &Recipe) -> Option<String> {
 /// let device = Device::flex().autodiff();
 /// let layer = LinearConfig::new(2, 1).with_bias(false).init(&device);
 /// let before = layer.weight.val().into_data().try_to_vec::<f32>().unwrap();
-/// let mut optimizer = gradchain_burn::per_tensor(chain((clip(1.0), sgd(1.0))), Rate::Burns)?;
+/// let mut optimizer = gradchain_burn::per_tensor(chain((clip(1.0), sgd(1.0))), Rate::Burn)?;
 ///
 /// let loss = layer.forward(Tensor::<2>::from_floats([[3.0, 0.5]], &device)).sum();
 /// let grads = GradientsParams::from_grads(loss.backward(), &layer);
@@ -143,7 +143,7 @@ pub fn per_tensor<T: GradientTransformation<Needs = Nothing>>(optimizer: T, rate
     rate.check("per_tensor", &optimizer)?;
     let plan = optimizer.plan(&[0.0_f32; 2])?;
     match plan.passes.len() {
-        1 => Ok(InBurn::new(optimizer, rate, false).into()),
+        1 => Ok(BurnOptimizer::new(optimizer, rate, false).into()),
         passes => Err(Error::argument(
             "per_tensor",
             "optimizer",
@@ -162,7 +162,7 @@ pub fn per_tensor<T: GradientTransformation<Needs = Nothing>>(optimizer: T, rate
 ///
 /// # Errors
 ///
-/// If the rate is [burn's](Rate::Burns) and the transformation has one too. In [`optimize`]: if it is the
+/// If the rate is [burn's](Rate::Burn) and the transformation has one too. In [`optimize`]: if it is the
 /// transformation's [own](Rate::Own) and burn passes another than 1.
 ///
 /// # Panics
@@ -199,7 +199,7 @@ pub fn per_tensor<T: GradientTransformation<Needs = Nothing>>(optimizer: T, rate
 ///
 /// let device = Device::flex().autodiff();
 /// let model = Model { layer: LinearConfig::new(2, 1).init(&device) };
-/// let mut optimizer = gradchain_burn::whole_tree(chain((clip_by_global_norm(1.0), adamw(1.0))), Rate::Burns)?;
+/// let mut optimizer = gradchain_burn::whole_tree(chain((clip_by_global_norm(1.0), adamw(1.0))), Rate::Burn)?;
 /// let grads = model.step(Tensor::from_floats([[1.0, 2.0]], &device)).grads;
 /// let model = model.optimize(&mut optimizer, 1e-3.into(), grads);
 /// # let _ = model;
@@ -207,7 +207,7 @@ pub fn per_tensor<T: GradientTransformation<Needs = Nothing>>(optimizer: T, rate
 /// ```
 pub fn whole_tree<T: GradientTransformation<Needs = Nothing>>(optimizer: T, rate: Rate) -> Result<ModuleOptimizer> {
     rate.check("whole_tree", &optimizer)?;
-    Ok(InBurn::new(optimizer, rate, true).into())
+    Ok(BurnOptimizer::new(optimizer, rate, true).into())
 }
 
 /// Steps all trained parameters of a module together, with an optimizer from [`whole_tree`].
@@ -244,7 +244,7 @@ pub fn optimize<M: Module>(
     let device = module.devices().first().cloned().unwrap_or_default().inner();
     let mut params = trained_mut(module)?;
     let grads = params.gradients(grads)?;
-    let rate = lr.lr_from_param(whole(), Some(""));
+    let rate = lr.lr_from_param(tree_id(), Some(""));
     if let Some((_, path)) =
         params.leaves.ids().find(|(id, path)| lr.lr_from_param(*id, Some(&path.replace('/', "."))) != rate)
     {
@@ -258,9 +258,9 @@ pub fn optimize<M: Module>(
     // burn has erased the optimizer's type and passes tensors only, so one tensor stands for the tree.
     let tensor = Tensor::<1>::zeros([1], &device);
     let mut shown = GradientsParams::new();
-    shown.register(whole(), tensor.clone());
+    shown.register(tree_id(), tensor.clone());
     let lent = Lent::new(&mut params.leaves, grads);
-    optim.step(rate, Param::initialized(whole(), Tensor::from_inner(tensor).require_grad()), shown);
+    optim.step(rate, Param::initialized(tree_id(), Tensor::from_inner(tensor).require_grad()), shown);
     match lent.outcome() {
         Some(outcome) => outcome,
         None => refuse("optim", "made by `whole_tree`", "another optimizer"),
@@ -268,40 +268,40 @@ pub fn optimize<M: Module>(
 }
 
 /// Returns the id of the tensor that stands for the tree.
-fn whole() -> ParamId {
+fn tree_id() -> ParamId {
     ParamId::from(0)
 }
 
 thread_local! {
     /// The tree of the step that burn's optimizer runs on this thread.
-    static GIVEN: RefCell<Option<Given>> = const { RefCell::new(None) };
+    static CURRENT_STEP: RefCell<Option<CurrentStep>> = const { RefCell::new(None) };
 }
 
-struct Given {
+struct CurrentStep {
     params: Leaves,
     grads: Leaves,
     outcome: Option<Result<Outcome>>,
 }
 
-/// Parameters lent to [`GIVEN`] until the drop, also in a panic.
+/// Parameters lent to [`CURRENT_STEP`] until the drop, also in a panic.
 struct Lent<'p>(&'p mut Leaves);
 
 impl<'p> Lent<'p> {
     fn new(params: &'p mut Leaves, grads: Leaves) -> Lent<'p> {
-        let given = Given { params: core::mem::take(params), grads, outcome: None };
-        GIVEN.set(Some(given));
+        let current = CurrentStep { params: core::mem::take(params), grads, outcome: None };
+        CURRENT_STEP.set(Some(current));
         Lent(params)
     }
 
     fn outcome(self) -> Option<Result<Outcome>> {
-        GIVEN.with_borrow_mut(|given| given.as_mut().and_then(|given| given.outcome.take()))
+        CURRENT_STEP.with_borrow_mut(|current| current.as_mut().and_then(|current| current.outcome.take()))
     }
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        if let Some(given) = GIVEN.take() {
-            *self.0 = given.params;
+        if let Some(current) = CURRENT_STEP.take() {
+            *self.0 = current.params;
         }
     }
 }
@@ -310,15 +310,15 @@ impl Drop for Lent<'_> {
 type Scaled<T> = (T, InjectHyperparams<Scale>);
 
 #[derive(Clone)]
-struct InBurn<T> {
+struct BurnOptimizer<T> {
     chain: Arc<Scaled<T>>,
     rate: Rate,
     whole: bool,
 }
 
-impl<T: GradientTransformation<Needs = Nothing>> InBurn<T> {
-    fn new(optimizer: T, rate: Rate, whole: bool) -> InBurn<T> {
-        InBurn { chain: Arc::new((optimizer, inject_hyperparams(scale(1.0)))), rate, whole }
+impl<T: GradientTransformation<Needs = Nothing>> BurnOptimizer<T> {
+    fn new(optimizer: T, rate: Rate, whole: bool) -> BurnOptimizer<T> {
+        BurnOptimizer { chain: Arc::new((optimizer, inject_hyperparams(scale(1.0)))), rate, whole }
     }
 
     fn step_tree<P: TreeMut, G: Tree>(
@@ -326,24 +326,26 @@ impl<T: GradientTransformation<Needs = Nothing>> InBurn<T> {
         lr: LearningRate,
         params: &mut P,
         grads: &G,
-        kept: &mut Option<Kept<T>>,
+        kept: &mut Option<RecordedState<T>>,
     ) -> Result<Outcome> {
         if self.rate == Rate::Own && lr != 1.0 {
             let function = if self.whole { "optimize" } else { "step" };
             let expected = "1, since the rate is the transformation's own (`Rate::Own`): give burn a \
-                            `ConstantLr::from(1.0)`, or the transformation a learning rate of 1 and `Rate::Burns`";
+                            `ConstantLr::from(1.0)`, or the transformation a learning rate of 1 and `Rate::Burn`";
             return Err(Error::argument(function, "lr", expected, lr));
         }
         let state = match kept {
-            Some(Kept::Live(_, state)) => state,
+            Some(RecordedState::Live(_, state)) => state,
             other => {
                 let state = match other {
-                    Some(Kept::Saved(bytes)) => {
+                    Some(RecordedState::Saved(bytes)) => {
                         Checkpoint::from_bytes(bytes.clone())?.load_state(&*self.chain, params)?
                     }
                     _ => self.chain.init(params)?,
                 };
-                let Kept::Live(_, state) = other.insert(Kept::Live(self.chain.clone(), Box::new(state))) else {
+                let RecordedState::Live(_, state) =
+                    other.insert(RecordedState::Live(self.chain.clone(), Box::new(state)))
+                else {
                     unreachable!("what was just put there");
                 };
                 state
@@ -354,20 +356,20 @@ impl<T: GradientTransformation<Needs = Nothing>> InBurn<T> {
     }
 }
 
-impl<T: GradientTransformation<Needs = Nothing>> Optimizer for InBurn<T> {
-    type State<const D: usize> = Kept<T>;
+impl<T: GradientTransformation<Needs = Nothing>> Optimizer for BurnOptimizer<T> {
+    type State<const D: usize> = RecordedState<T>;
 
     fn step<const D: usize>(
         &self,
         lr: LearningRate,
         tensor: Tensor<D>,
         grad: Tensor<D>,
-        mut state: Option<Kept<T>>,
-    ) -> (Tensor<D>, Option<Kept<T>>) {
+        mut state: Option<RecordedState<T>>,
+    ) -> (Tensor<D>, Option<RecordedState<T>>) {
         if self.whole {
-            GIVEN.with_borrow_mut(|given| {
-                let given = given.as_mut().expect(UNASKED);
-                given.outcome = Some(self.step_tree(lr, &mut given.params, &given.grads, &mut state));
+            CURRENT_STEP.with_borrow_mut(|current| {
+                let current = current.as_mut().expect(NOT_BY_OPTIMIZE);
+                current.outcome = Some(self.step_tree(lr, &mut current.params, &current.grads, &mut state));
             });
             return (tensor, state);
         }
@@ -377,24 +379,24 @@ impl<T: GradientTransformation<Needs = Nothing>> Optimizer for InBurn<T> {
         (params.into_tensor(), state)
     }
 
-    fn to_device<const D: usize>(state: Kept<T>, _: &Device) -> Kept<T> {
+    fn to_device<const D: usize>(state: RecordedState<T>, _: &Device) -> RecordedState<T> {
         state
     }
 }
 
 /// The state in a [`ModuleOptimizer`]; a record stores the bytes of a checkpoint.
 #[derive(Clone)]
-enum Kept<T: GradientTransformation<Needs = Nothing>> {
+enum RecordedState<T: GradientTransformation<Needs = Nothing>> {
     Live(Arc<Scaled<T>>, Box<OptState<Scaled<T>>>),
     /// Bytes from a record, until the first step supplies the optimizer.
     Saved(Vec<u8>),
 }
 
-impl<T: GradientTransformation<Needs = Nothing>> RecordState for Kept<T> {
+impl<T: GradientTransformation<Needs = Nothing>> RecordState for RecordedState<T> {
     fn state_flatten(&self, prefix: &str, out: &mut StateSink) {
         let bytes = match self {
-            Kept::Saved(bytes) => bytes.clone(),
-            Kept::Live(chain, state) => {
+            RecordedState::Saved(bytes) => bytes.clone(),
+            RecordedState::Live(chain, state) => {
                 let mut bytes = Cursor::new(Vec::new());
                 Save::new(&**chain, state).to_writer(&mut bytes).unwrap_or_else(|error| panic!("to_record: {error}"));
                 bytes.into_inner()
@@ -405,11 +407,11 @@ impl<T: GradientTransformation<Needs = Nothing>> RecordState for Kept<T> {
     }
 
     fn state_unflatten(prefix: &str, src: &mut StateSource, _: &Device) -> Option<Self> {
-        src.take_tensor(prefix, NAME).map(|data| Kept::Saved(data.as_bytes().to_vec()))
+        src.take_tensor(prefix, NAME).map(|data| RecordedState::Saved(data.as_bytes().to_vec()))
     }
 }
 
-const UNASKED: &str =
+const NOT_BY_OPTIMIZE: &str =
     "the optimizer of `whole_tree` is stepped by `gradchain_burn::optimize`, from `TrainStep::optimize`";
 
 const NAME: &str = "gradchain";

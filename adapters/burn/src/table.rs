@@ -482,17 +482,17 @@ mod several {}
 /// grads.register(module.0.id, Tensor::<1>::full([1], 3.0, &device));
 /// grads.register(module.1.id, Tensor::<1>::full([1], 4.0, &device));
 ///
-/// let mut clipped = whole_tree(sgd(1.0), Rate::Burns)?.with_grad_clipping(GradientClipping::Norm(1.0));
+/// let mut clipped = whole_tree(sgd(1.0), Rate::Burn)?.with_grad_clipping(GradientClipping::Norm(1.0));
 /// let error = optimize(&mut clipped, 1.0, &mut module, &grads).unwrap_err().to_string();
 /// assert!(error.contains("put `clip_by_global_norm` into the chain"), "{error}");
 /// let half = ParamGroup::from_path("1");
 /// let rates = ModuleLrScheduler::new(ConstantLr::from(1.0)).with_group(half.clone(), ConstantLr::from(0.5)).step();
-/// let error = optimize(&mut whole_tree(sgd(1.0), Rate::Burns)?, rates, &mut module, &grads).unwrap_err().to_string();
+/// let error = optimize(&mut whole_tree(sgd(1.0), Rate::Burn)?, rates, &mut module, &grads).unwrap_err().to_string();
 /// assert!(error.contains("put the others into a `partition`"), "{error}");
 /// let values = |(a, b): &(Param<Tensor<1>>, Param<Tensor<1>>)| [a, b].map(|x| x.val().into_scalar::<f64>());
 /// assert_eq!(values(&module), [0.0, 0.0]);
 /// // The group's Lion would step by 1.
-/// let mut other = whole_tree(sgd(1.0), Rate::Burns)?.with_group(half, LionConfig::new().build(), None);
+/// let mut other = whole_tree(sgd(1.0), Rate::Burn)?.with_group(half, LionConfig::new().build(), None);
 /// optimize(&mut other, 1.0, &mut module, &grads)?;
 /// assert_eq!(values(&module), [-3.0, -4.0]);
 ///

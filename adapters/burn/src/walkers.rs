@@ -9,11 +9,11 @@ use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use gradchain::tree::Layout;
 use gradchain::{Error, Result};
 
-use crate::buffers::Kept;
+use crate::buffers::ModuleBuffer;
 use crate::host::{self, Host};
 use crate::leaves::Leaf;
 
-pub(crate) trait Held: Sized {
+pub(crate) trait LeafStorage: Sized {
     /// The expected kind of tensor, for messages.
     const EXPECTED: &'static str;
 
@@ -23,13 +23,13 @@ pub(crate) trait Held: Sized {
     fn into_tensor<const D: usize>(self) -> Tensor<D>;
 
     /// Returns true if two holders of one id have the same value.
-    fn is(&self, other: &Self) -> bool;
+    fn same_value(&self, other: &Self) -> bool;
 
     /// Copies leaves that share memory with an earlier leaf, so that each can be written.
-    fn part(leaves: &mut [Leaf<Self>]);
+    fn unshare(leaves: &mut [Leaf<Self>]);
 }
 
-pub(crate) struct Found<H> {
+pub(crate) struct ModuleLeaves<H> {
     path: Vec<String>,
     /// The enclosing layer's weight layout, per level of the path.
     layouts: Vec<Layout>,
@@ -38,13 +38,19 @@ pub(crate) struct Found<H> {
     problem: Option<Error>,
 }
 
-impl<H> Default for Found<H> {
-    fn default() -> Found<H> {
-        Found { path: Vec::new(), layouts: Vec::new(), leaves: Vec::new(), places: HashMap::new(), problem: None }
+impl<H> Default for ModuleLeaves<H> {
+    fn default() -> ModuleLeaves<H> {
+        ModuleLeaves {
+            path: Vec::new(),
+            layouts: Vec::new(),
+            leaves: Vec::new(),
+            places: HashMap::new(),
+            problem: None,
+        }
     }
 }
 
-impl<H> Found<H> {
+impl<H> ModuleLeaves<H> {
     /// Enters a field of a layer of burn's kind `container`.
     fn enter(&mut self, name: &str, container: &str) {
         self.path.push(name.into());
@@ -63,7 +69,7 @@ fn layout_of(container: &str) -> Layout {
     if name.starts_with("Conv") || name.starts_with("DeformConv") { Layout::OutIn } else { Layout::InOut }
 }
 
-impl<H: Held> Found<H> {
+impl<H: LeafStorage> ModuleLeaves<H> {
     fn add<const D: usize>(&mut self, id: ParamId, tensor: Tensor<D>) {
         if self.problem.is_none() {
             self.problem = self.try_add(id, tensor).err();
@@ -78,7 +84,7 @@ impl<H: Held> Found<H> {
             Err(found) => return refuse(H::EXPECTED, found),
         };
         match self.places.get(&id).map(|place| &self.leaves[*place]) {
-            Some(first) if first.held.is(&held) => {}
+            Some(first) if first.held.same_value(&held) => {}
             Some(first) => {
                 let expected = format!("the value of `{}`, which has the same ParamId", first.path);
                 return refuse(&expected, "another value".into());
@@ -92,11 +98,11 @@ impl<H: Held> Found<H> {
     }
 
     pub(crate) fn leaves(self) -> Result<Vec<Leaf<H>>> {
-        let Found { mut leaves, problem, .. } = self;
+        let ModuleLeaves { mut leaves, problem, .. } = self;
         if let Some(problem) = problem {
             return Err(problem);
         }
-        H::part(&mut leaves);
+        H::unshare(&mut leaves);
         Ok(leaves)
     }
 
@@ -130,9 +136,9 @@ impl Source for Values {
 }
 
 /// The parameter in host memory, copied if it is elsewhere.
-pub(crate) struct Copies;
+pub(crate) struct HostCopies;
 
-impl Source for Copies {
+impl Source for HostCopies {
     fn tensor<const D: usize>(&self, param: &Param<Tensor<D>>) -> Option<Tensor<D>> {
         Some(param.val().inner().to_device(&host::device()))
     }
@@ -146,18 +152,18 @@ impl Source for &GradientsParams {
 
 pub(crate) struct Reader<S, H> {
     pub(crate) source: S,
-    pub(crate) found: Found<H>,
+    pub(crate) found: ModuleLeaves<H>,
 }
 
-impl<S: Source, H: Held> Reader<S, H> {
-    pub(crate) fn read<M: Module>(module: &M, source: S) -> Found<H> {
-        let mut reader = Reader { source, found: Found::default() };
+impl<S: Source, H: LeafStorage> Reader<S, H> {
+    pub(crate) fn read<M: Module>(module: &M, source: S) -> ModuleLeaves<H> {
+        let mut reader = Reader { source, found: ModuleLeaves::default() };
         module.visit(&mut reader);
         reader.found
     }
 }
 
-impl<S: Source, H: Held> ModuleVisitor for Reader<S, H> {
+impl<S: Source, H: LeafStorage> ModuleVisitor for Reader<S, H> {
     fn enter_module(&mut self, name: &str, container: &str) {
         self.found.enter(name, container);
     }
@@ -177,11 +183,11 @@ impl<S: Source, H: Held> ModuleVisitor for Reader<S, H> {
 
 /// Takes the trained parameters out of a module; leaves one-element tensors with the same autodiff settings.
 #[derive(Default)]
-pub(crate) struct Taker {
-    pub(crate) found: Found<Host>,
+pub(crate) struct TakeLeaves {
+    pub(crate) found: ModuleLeaves<Host>,
 }
 
-impl ModuleMapper for Taker {
+impl ModuleMapper for TakeLeaves {
     fn enter_module(&mut self, name: &str, container: &str) {
         self.found.enter(name, container);
     }
@@ -195,14 +201,14 @@ impl ModuleMapper for Taker {
         if !tensor.is_require_grad() {
             return Param::from_mapped_value(id, tensor, mapper);
         }
-        let hollow = lifted(Tensor::zeros([1; D], &tensor.device().inner()), &tensor, id);
+        let hollow = with_autodiff_of(Tensor::zeros([1; D], &tensor.device().inner()), &tensor, id);
         self.found.add(id, tensor);
         Param::from_mapped_value(id, hollow, mapper)
     }
 }
 
-/// Puts trained parameters back, in place of the current ones or of a [`Taker`]'s one-element tensors, and buffers.
-pub(crate) struct Putter<H> {
+/// Puts trained parameters back, in place of the current ones or of a [`TakeLeaves`]'s one-element tensors, and buffers.
+pub(crate) struct PutLeaves<H> {
     path: Vec<String>,
     held: HashMap<ParamId, H>,
     /// By id, so that a parameter in two places stays one tensor.
@@ -210,16 +216,16 @@ pub(crate) struct Putter<H> {
     buffers: HashMap<String, TensorData>,
 }
 
-impl<H: Held> Putter<H> {
+impl<H: LeafStorage> PutLeaves<H> {
     /// Returns the module with these parameters and buffers.
     pub(crate) fn put<M: Module>(
         module: M,
         leaves: impl IntoIterator<Item = Leaf<H>>,
-        buffers: impl IntoIterator<Item = Kept>,
+        buffers: impl IntoIterator<Item = ModuleBuffer>,
     ) -> M {
         let held = leaves.into_iter().map(|leaf| (leaf.id, leaf.held)).collect();
         let buffers = buffers.into_iter().filter_map(|buffer| Some((buffer.path, buffer.new?))).collect();
-        module.map(&mut Putter { path: Vec::new(), held, put: GradientsParams::new(), buffers })
+        module.map(&mut PutLeaves { path: Vec::new(), held, put: GradientsParams::new(), buffers })
     }
 
     fn buffer(&mut self) -> Option<TensorData> {
@@ -227,7 +233,7 @@ impl<H: Held> Putter<H> {
     }
 }
 
-impl<H: Held> ModuleMapper for Putter<H> {
+impl<H: LeafStorage> ModuleMapper for PutLeaves<H> {
     fn enter_module(&mut self, name: &str, _: &str) {
         self.path.push(name.into());
     }
@@ -240,13 +246,13 @@ impl<H: Held> ModuleMapper for Putter<H> {
         let (id, hollow, mapper) = param.consume();
         if !hollow.is_require_grad() {
             let tensor = match self.buffer() {
-                Some(data) => made(data, &hollow.device()),
+                Some(data) => tensor_from(data, &hollow.device()),
                 None => hollow,
             };
             return Param::from_mapped_value(id, tensor, mapper);
         }
         if let Some(held) = self.held.remove(&id) {
-            self.put.register(id, lifted(held.into_tensor::<D>(), &hollow, id));
+            self.put.register(id, with_autodiff_of(held.into_tensor::<D>(), &hollow, id));
         }
         let tensor = self.put.get(id).unwrap_or(hollow);
         Param::from_mapped_value(id, tensor, mapper)
@@ -254,26 +260,26 @@ impl<H: Held> ModuleMapper for Putter<H> {
 
     fn map_int<const D: usize>(&mut self, param: Param<Tensor<D, Int>>) -> Param<Tensor<D, Int>> {
         match self.buffer() {
-            Some(data) => param.map(|tensor| made(data, &tensor.device())),
+            Some(data) => param.map(|tensor| tensor_from(data, &tensor.device())),
             None => param,
         }
     }
 
     fn map_bool<const D: usize>(&mut self, param: Param<Tensor<D, Bool>>) -> Param<Tensor<D, Bool>> {
         match self.buffer() {
-            Some(data) => param.map(|tensor| made(data, &tensor.device())),
+            Some(data) => param.map(|tensor| tensor_from(data, &tensor.device())),
             None => param,
         }
     }
 }
 
-fn made<const D: usize, K: Basic>(data: TensorData, device: &Device) -> Tensor<D, K> {
+fn tensor_from<const D: usize, K: Basic>(data: TensorData, device: &Device) -> Tensor<D, K> {
     let dtype = data.dtype();
     Tensor::from_data(data, (device, dtype))
 }
 
 /// Gives a tensor the autodiff settings of another that requires gradients.
-fn lifted<const D: usize>(value: Tensor<D>, like: &Tensor<D>, id: ParamId) -> Tensor<D> {
+fn with_autodiff_of<const D: usize>(value: Tensor<D>, like: &Tensor<D>, id: ParamId) -> Tensor<D> {
     let mut tensor = Tensor::from_inner(value);
     if let Some(strategy) = like.gradient_checkpointing_strategy() {
         tensor = tensor.with_gradient_checkpointing_strategy(strategy);

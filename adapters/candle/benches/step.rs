@@ -109,8 +109,8 @@ fn compare<T: WithDType + gradchain::Element, O: GradientTransformation<Needs = 
     let mut times = [(); 3].map(|()| Vec::new());
     for round in 0..STEPS + 3 {
         let mut found = [0.0; 3];
-        for turn in (0..3).map(|turn| (turn + round) % 3) {
-            found[turn] = timed(|| match turn {
+        for transpose in (0..3).map(|transpose| (transpose + round) % 3) {
+            found[transpose] = timed(|| match transpose {
                 0 => _ = optimizer.step(&mut lent, &grads, &mut beside).expect("a step"),
                 1 => _ = step(optimizer, &vars, &our_grads, &mut state).expect("a step"),
                 _ => {

@@ -6,20 +6,20 @@ use gradchain::{Error, Result};
 
 /// A variable that is no leaf.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct UntrainedVar {
     pub(crate) path: String,
     pub(crate) var: Var,
     /// True if only its name makes it untrained.
     pub(crate) by_name: bool,
 }
 
-impl Kept {
+impl UntrainedVar {
     fn failed(&self, error: &candle_core::Error) -> Error {
         Error::state(&*self.path, error.to_string())
     }
 }
 
-impl Buffer for Kept {
+impl Buffer for UntrainedVar {
     fn dtype(&self) -> &str {
         self.var.dtype().as_str()
     }

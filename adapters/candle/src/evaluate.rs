@@ -3,7 +3,7 @@
 use candle_core::{Device, Tensor, Var};
 use gradchain::{GradientTransformation, OptState, Result};
 
-use crate::{Vars, of_candle};
+use crate::{Vars, from_candle};
 
 impl Vars {
     /// Copies the evaluation parameters into new variables on the CPU.
@@ -39,7 +39,7 @@ impl Vars {
     pub fn eval_params<T: GradientTransformation>(&self, state: &OptState<T>) -> Result<Vars> {
         let copy = |(path, var): (&str, &Var)| {
             let copy = var.to_device(&Device::Cpu).and_then(|x| x.copy()).and_then(|x| Var::from_tensor(&x.detach()));
-            copy.map(|copy| (path.to_owned(), copy)).map_err(of_candle)
+            copy.map(|copy| (path.to_owned(), copy)).map_err(from_candle)
         };
         let copies = Vars::named(self.iter().map(copy).collect::<Result<Vec<_>>>()?)?;
         copies.write(|params| state.eval_params_into(params))??;
@@ -89,14 +89,15 @@ impl Vars {
     /// Two copies of the parameters beside the model while `f` runs.
     pub fn evaluating<T: GradientTransformation, R>(&self, state: &OptState<T>, f: impl FnOnce() -> R) -> Result<R> {
         let copies = self.eval_params(state)?;
-        let trained = self.iter().map(|(_, var)| var.copy()).collect::<candle_core::Result<_>>().map_err(of_candle)?;
+        let trained =
+            self.iter().map(|(_, var)| var.copy()).collect::<candle_core::Result<_>>().map_err(from_candle)?;
         let mut restored = Restore { vars: self, trained };
         for ((_, var), (_, copy)) in self.iter().zip(copies.iter()) {
-            copy.to_device(var.device()).and_then(|copy| var.set(&copy)).map_err(of_candle)?;
+            copy.to_device(var.device()).and_then(|copy| var.set(&copy)).map_err(from_candle)?;
         }
         drop(copies);
         let made = f();
-        restored.restore().map_err(of_candle)?;
+        restored.restore().map_err(from_candle)?;
         Ok(made)
     }
 }

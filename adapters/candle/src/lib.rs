@@ -48,7 +48,7 @@ mod step;
 mod vars;
 
 pub use optimizer::VarOptimizer;
-pub use replay::{DeviceState, OnCandle};
+pub use replay::{CandleTensors, DeviceState};
 pub use step::{init, step};
 pub use vars::Vars;
 
@@ -59,6 +59,6 @@ mod table;
 #[doc = include_str!("../guide.md")]
 pub mod _guide {}
 
-fn of_candle(error: candle_core::Error) -> gradchain::Error {
+fn from_candle(error: candle_core::Error) -> gradchain::Error {
     gradchain::Error::state("candle", error.to_string())
 }

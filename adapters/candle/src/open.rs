@@ -9,7 +9,7 @@ use gradchain::{Error, Result};
 use ndarray::{ArrayView, IxDyn, ShapeBuilder};
 
 use crate::Vars;
-use crate::buffers::Kept;
+use crate::buffers::UntrainedVar;
 
 impl Vars {
     /// Lends the variables for reading, as a tree: to make a state for them, to plan a step, to save them.
@@ -34,8 +34,8 @@ impl Vars {
     pub fn read<R>(&self, f: impl FnOnce(&Slices<'_>) -> R) -> Result<R> {
         let named = self.iter().map(|(path, var)| (path, var.as_tensor())).collect();
         lend(named, |trained| {
-            let buffers = self.kept().iter();
-            f(&buffers.fold(trained.clone(), |all, kept| all.with_buffer(&*kept.path, kept)))
+            let buffers = self.untrained().iter();
+            f(&buffers.fold(trained.clone(), |all, untrained| all.with_buffer(&*untrained.path, untrained)))
         })
     }
 
@@ -60,19 +60,19 @@ impl Vars {
     ///
     /// If a variable is not on the CPU; then `f` is not called. The return value of `f` is passed on unread.
     pub fn write<R>(&self, f: impl FnOnce(&mut SlicesMut<'_>) -> R) -> Result<R> {
-        self.write_beside(self.kept(), f)
+        self.write_with_buffers(self.untrained(), f)
     }
 
-    fn write_beside<R>(&self, kept: &[Kept], f: impl FnOnce(&mut SlicesMut<'_>) -> R) -> Result<R> {
+    fn write_with_buffers<R>(&self, untrained: &[UntrainedVar], f: impl FnOnce(&mut SlicesMut<'_>) -> R) -> Result<R> {
         self.iter().try_for_each(|(path, var)| Vars::on_cpu(path, var.device()))?;
         let (mut f, mut made) = (Some(f), None);
         let mut then = |mut tree: SlicesMut<'_>| made = f.take().map(|f| f(&mut tree));
-        let (mut kept, mut beside) = (kept.to_vec(), SlicesMut::new().layout(Weights::OutIn));
-        for kept in &mut kept {
-            beside = beside.with_buffer(kept.path.clone(), kept);
+        let (mut untrained, mut beside) = (untrained.to_vec(), SlicesMut::new().layout(Weights::OutIn));
+        for untrained in &mut untrained {
+            beside = beside.with_buffer(untrained.path.clone(), untrained);
         }
         let opened = open(self.as_slice(), beside, &mut then);
-        opened.and_then(|()| made.ok_or(candle_core::Error::UnwrapNone)).map_err(crate::of_candle)
+        opened.and_then(|()| made.ok_or(candle_core::Error::UnwrapNone)).map_err(crate::from_candle)
     }
 
     /// Lends the variables for writing and their gradients for reading.
@@ -107,7 +107,7 @@ impl Vars {
     /// variable.
     pub fn write_with<R>(&self, grads: &GradStore, f: impl FnOnce(&mut SlicesMut<'_>, &Slices<'_>) -> R) -> Result<R> {
         let found = self.gradients(grads)?;
-        lend(found, |grads| self.write_beside(&[], |params| f(params, grads)))?
+        lend(found, |grads| self.write_with_buffers(&[], |params| f(params, grads)))?
     }
 }
 
@@ -158,19 +158,19 @@ fn open(vars: &[(String, Var)], held: SlicesMut<'_>, then: &mut Then<'_>) -> can
         then(held);
         return Ok(());
     };
-    let opening = Opening { path, rest, held: Cell::new(held), then: RefCell::new(then) };
+    let opening = OpenVar { path, rest, held: Cell::new(held), then: RefCell::new(then) };
     stacker::maybe_grow(FRAME, STACK, || var.inplace_op1(&opening))
 }
 
 /// A variable to open, the open ones, and those to follow.
-struct Opening<'o, 'v, 't> {
+struct OpenVar<'o, 'v, 't> {
     path: &'v str,
     rest: &'v [(String, Var)],
     held: Cell<SlicesMut<'o>>,
     then: RefCell<&'v mut Then<'t>>,
 }
 
-impl InplaceOp1 for Opening<'_, '_, '_> {
+impl InplaceOp1 for OpenVar<'_, '_, '_> {
     fn name(&self) -> &'static str {
         "gradchain"
     }

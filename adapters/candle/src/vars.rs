@@ -5,7 +5,7 @@ use candle_core::{DType, Device, Storage, Tensor, Var};
 use candle_nn::VarMap;
 use gradchain::{Error, Result};
 
-use crate::buffers::Kept;
+use crate::buffers::UntrainedVar;
 
 /// The variables of a model by path, sorted: trained ones, and untrained ones as [buffers](gradchain::tree::Buffer).
 ///
@@ -38,7 +38,7 @@ use crate::buffers::Kept;
 pub struct Vars {
     named: Vec<(String, Var)>,
     /// Untrained variables, sorted by path.
-    kept: Vec<Kept>,
+    untrained: Vec<UntrainedVar>,
     /// Each variable's storage address and index, sorted by address.
     places: Vec<(usize, usize)>,
 }
@@ -74,7 +74,7 @@ impl Vars {
     /// As [`named`](Self::named). A step fails if a variable excluded by its name has a gradient.
     pub fn of(map: &VarMap) -> Result<Vars> {
         let mut vars = Self::of_some(map, |path| !is_statistic(path))?;
-        vars.kept.iter_mut().for_each(|kept| kept.by_name = is_statistic(&kept.path));
+        vars.untrained.iter_mut().for_each(|untrained| untrained.by_name = is_statistic(&untrained.path));
         Ok(vars)
     }
 
@@ -98,8 +98,8 @@ impl Vars {
     ///
     /// As [`named`](Self::named); if no variable has a gradient.
     pub fn of_backward(map: &VarMap, grads: &GradStore) -> Result<Vars> {
-        let vars = Self::chosen(map, |_, var| grads.get(var).is_some())?;
-        if vars.is_empty() && !vars.kept.is_empty() {
+        let vars = Self::select_vars(map, |_, var| grads.get(var).is_some())?;
+        if vars.is_empty() && !vars.untrained.is_empty() {
             let expected = "of a loss that depends on some variable of the map";
             return Err(Error::argument("Vars", "grads", expected, "gradients of none of them"));
         }
@@ -132,10 +132,10 @@ impl Vars {
     ///
     /// As [`named`](Self::named).
     pub fn of_some(map: &VarMap, mut keep: impl FnMut(&str) -> bool) -> Result<Vars> {
-        Self::chosen(map, |path, _| keep(path))
+        Self::select_vars(map, |path, _| keep(path))
     }
 
-    fn chosen(map: &VarMap, mut keep: impl FnMut(&str, &Var) -> bool) -> Result<Vars> {
+    fn select_vars(map: &VarMap, mut keep: impl FnMut(&str, &Var) -> bool) -> Result<Vars> {
         // A panic under the lock adds at most one variable to the map.
         let data = map.data().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let named = data.iter().map(|(name, var)| (path_of(name), var.clone()));
@@ -147,10 +147,12 @@ impl Vars {
 
     /// Adds untrained variables, except second names of trained ones.
     fn keep(&mut self, others: Vec<(String, Var)>) {
-        let is_trained = |var: &Var| self.places.binary_search_by_key(&place(var), |(place, _)| *place).is_ok();
+        let is_trained = |var: &Var| {
+            self.places.binary_search_by_key(&storage_address(var), |(storage_address, _)| *storage_address).is_ok()
+        };
         let others = others.into_iter().filter(|(_, var)| !is_trained(var));
-        self.kept.extend(others.map(|(path, var)| Kept { path, var, by_name: false }));
-        self.kept.sort_by(|a, b| a.path.cmp(&b.path));
+        self.untrained.extend(others.map(|(path, var)| UntrainedVar { path, var, by_name: false }));
+        self.untrained.sort_by(|a, b| a.path.cmp(&b.path));
     }
 
     /// Returns your own variables, by name; those of integers are not trained.
@@ -169,14 +171,14 @@ impl Vars {
                 return Err(Error::argument("Vars", path, "of type f32, f64, f16 or bf16", found));
             }
         }
-        let mut places: Vec<_> = named.iter().enumerate().map(|(i, (_, var))| (place(var), i)).collect();
+        let mut places: Vec<_> = named.iter().enumerate().map(|(i, (_, var))| (storage_address(var), i)).collect();
         places.sort_unstable();
         if let Some(pair) = places.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             let [first, second] = [pair[0].1, pair[1].1].map(|i| &named[i].0);
             let found = format!("that of `{first}`; leave one of the two names out with `Vars::of_some`");
             return Err(Error::argument("Vars", second, "a variable of its own", found));
         }
-        let mut vars = Vars { named, kept: Vec::new(), places };
+        let mut vars = Vars { named, untrained: Vec::new(), places };
         vars.keep(others);
         Ok(vars)
     }
@@ -193,11 +195,11 @@ impl Vars {
 
     /// Returns paths and untrained variables, sorted by path.
     pub fn buffers(&self) -> impl Iterator<Item = (&str, &Var)> {
-        self.kept.iter().map(|kept| (kept.path.as_str(), &kept.var))
+        self.untrained.iter().map(|untrained| (untrained.path.as_str(), &untrained.var))
     }
 
-    pub(crate) fn kept(&self) -> &[Kept] {
-        &self.kept
+    pub(crate) fn untrained(&self) -> &[UntrainedVar] {
+        &self.untrained
     }
 
     /// Returns the number of trained variables.
@@ -216,17 +218,21 @@ impl Vars {
 
     pub(crate) fn gradients<'a>(&'a self, grads: &'a GradStore) -> Result<Vec<(&'a str, &'a Tensor)>> {
         let found: Vec<_> = self.iter().filter_map(|(path, var)| Some((path, grads.get(var)?))).collect();
-        if let Some(kept) = self.kept.iter().find(|kept| kept.by_name && grads.get(&kept.var).is_some()) {
+        if let Some(untrained) =
+            self.untrained.iter().find(|untrained| untrained.by_name && grads.get(&untrained.var).is_some())
+        {
             let expected = "without a gradient, since `Vars::of` takes it for a running statistic by its name";
             return Err(Error::argument(
                 "Vars",
-                &kept.path,
+                &untrained.path,
                 expected,
                 "one; name the trained variables with `Vars::of_some`",
             ));
         }
         for (path, gradient) in &found {
-            if let Ok(at) = self.places.binary_search_by_key(&place(gradient), |(place, _)| *place) {
+            if let Ok(at) =
+                self.places.binary_search_by_key(&storage_address(gradient), |(storage_address, _)| *storage_address)
+            {
                 let found = format!("the memory of the variable `{}`", self.named[self.places[at].1].0);
                 return Err(Error::argument("gradient", path, "in memory of its own", found));
             }
@@ -252,6 +258,6 @@ fn path_of(name: &str) -> String {
 }
 
 /// Returns the storage's address, which identifies shared memory.
-fn place(tensor: &Tensor) -> usize {
+fn storage_address(tensor: &Tensor) -> usize {
     std::ptr::from_ref::<Storage>(&tensor.storage_and_layout().0).addr()
 }

@@ -51,7 +51,7 @@ pub trait Kernels: Sized {
     /// True if each leaf has its own buffer for sums; otherwise all leaves share one, which needs a single copy.
     ///
     /// Separate buffers suit devices that serialize kernels which write to the same buffer.
-    const SUMS_APART: bool;
+    const SEPARATE_SUMS: bool;
 
     #[allow(private_interfaces, reason = "called by this crate only")]
     fn language(&self) -> Language;

@@ -53,7 +53,7 @@ impl<B: Backend> std::fmt::Debug for Shared<B> {
 /// True if the kernel starts from stored updates, and a leaf.
 struct Key(bool, LeafProgram);
 
-fn alike(leaf: &LeafProgram, other: &LeafProgram) -> bool {
+fn same_kernel(leaf: &LeafProgram, other: &LeafProgram) -> bool {
     let types = leaf.arrays.iter().map(|array| array.dtype);
     let arrays = Arc::ptr_eq(&leaf.arrays, &other.arrays) || types.eq(other.arrays.iter().map(|array| array.dtype));
     arrays && leaf.dtype == other.dtype && leaf.program == other.program
@@ -109,7 +109,7 @@ impl<B: Backend> Device<B> {
         P: Tree + ?Sized,
     {
         let programs = optimizer.programs(params)?;
-        programs.passes().iter().flat_map(|pass| &pass.leaves).try_for_each(LeafProgram::must_be_of_elements)?;
+        programs.passes().iter().flat_map(|pass| &pass.leaves).try_for_each(LeafProgram::require_elementwise)?;
         let arrays = self.arrays(params, &*state, state.structure())?;
         Ok(OnDevice { state, arrays })
     }
@@ -131,11 +131,11 @@ impl<B: Backend> Device<B> {
             return Err(Error::argument("Device", leaf.path(), "of fewer than 2³² elements", elements(leaf)));
         }
         let params = Moments::of_tree(params, structure, |leaf| leaf.dtype())?;
-        let state = upload(state, |bytes, _| self.shared.filled(bytes))?;
+        let state = upload(state, |bytes, _| self.shared.allocate_from(bytes))?;
         let zeros = Moments::like(structure, &vec![true; structure.len()], 0.0, |leaf| leaf.dtype().compute())?;
         Ok(DeviceArrays {
-            params: self.shared.uploaded(&params)?,
-            gradients: self.shared.uploaded(&zeros)?,
+            params: self.shared.upload_all(&params)?,
+            gradients: self.shared.upload_all(&zeros)?,
             stored: HashMap::new(),
             state,
             sums: Vec::new(),
@@ -196,24 +196,24 @@ impl<B: Backend> Shared<B> {
         self.backend.read_all(buffers)
     }
 
-    fn held(&self, bytes: usize) -> Result<Held<B>> {
-        Ok(Held { buffer: self.backend.buffer(bytes)?, bytes })
+    fn allocate(&self, bytes: usize) -> Result<DeviceArray<B>> {
+        Ok(DeviceArray { buffer: self.backend.buffer(bytes)?, bytes })
     }
 
-    fn filled(&self, bytes: &[u8]) -> Result<Held<B>> {
-        let mut held = self.held(bytes.len())?;
-        self.write(&mut held.buffer, bytes)?;
-        Ok(held)
+    fn allocate_from(&self, bytes: &[u8]) -> Result<DeviceArray<B>> {
+        let mut device_array = self.allocate(bytes.len())?;
+        self.write(&mut device_array.buffer, bytes)?;
+        Ok(device_array)
     }
 
-    fn uploaded(&self, moments: &Moments) -> Result<HashMap<usize, Held<B>>> {
+    fn upload_all(&self, moments: &Moments) -> Result<HashMap<usize, DeviceArray<B>>> {
         let arrays = moments.leaves().filter_map(|leaf| Some((leaf, moments.as_bytes(leaf)?)));
-        arrays.map(|(leaf, bytes)| Ok((leaf, self.filled(bytes)?))).collect()
+        arrays.map(|(leaf, bytes)| Ok((leaf, self.allocate_from(bytes)?))).collect()
     }
 
     fn kernel(&self, from_stored: bool, leaf: &LeafProgram) -> Result<Rc<Compiled<B>>> {
         if let Some((_, compiled)) =
-            self.kernels.borrow().iter().find(|(Key(from, of), _)| *from == from_stored && alike(of, leaf))
+            self.kernels.borrow().iter().find(|(Key(from, of), _)| *from == from_stored && same_kernel(of, leaf))
         {
             return Ok(compiled.clone());
         }
@@ -227,7 +227,7 @@ impl<B: Backend> Shared<B> {
 }
 
 /// A leaf's array; `bytes` bounds every kernel's accesses.
-struct Held<B: Backend> {
+struct DeviceArray<B: Backend> {
     buffer: B::Buffer,
     bytes: usize,
 }
@@ -236,12 +236,12 @@ struct Held<B: Backend> {
 ///
 /// They have the same dtypes and the same order as on a CPU.
 pub struct DeviceArrays<B: Backend> {
-    params: HashMap<usize, Held<B>>,
-    gradients: HashMap<usize, Held<B>>,
-    stored: HashMap<usize, Held<B>>,
-    state: Arrays<Held<B>>,
+    params: HashMap<usize, DeviceArray<B>>,
+    gradients: HashMap<usize, DeviceArray<B>>,
+    stored: HashMap<usize, DeviceArray<B>>,
+    state: Arrays<DeviceArray<B>>,
     /// A pass's buffers for sums: one per leaf, or one for all.
-    sums: Vec<Held<B>>,
+    sums: Vec<DeviceArray<B>>,
     structure: Structure,
     shared: Rc<Shared<B>>,
 }
@@ -257,12 +257,12 @@ impl<B: Backend> DeviceArrays<B> {
     ///
     /// Its dtype is that of the leaf's arithmetic. Returns `None` for an unknown path.
     pub fn gradient(&self, path: &str) -> Option<&B::Buffer> {
-        self.gradients.get(&self.structure.index_of(path)?).map(|held| &held.buffer)
+        self.gradients.get(&self.structure.index_of(path)?).map(|device_array| &device_array.buffer)
     }
 
     /// Returns the buffer of a leaf's parameters, for kernels that read them on the device.
     pub fn param(&self, path: &str) -> Option<&B::Buffer> {
-        self.params.get(&self.structure.index_of(path)?).map(|held| &held.buffer)
+        self.params.get(&self.structure.index_of(path)?).map(|device_array| &device_array.buffer)
     }
 
     /// Copies gradients from the host to the device.
@@ -272,9 +272,9 @@ impl<B: Backend> DeviceArrays<B> {
     /// If they do not fit the parameters, or if the device fails.
     pub fn set_gradients<G: Tree + ?Sized>(&mut self, gradients: &G) -> Result<()> {
         let copies = Moments::of_tree(gradients, &self.structure, |leaf| leaf.dtype().compute())?;
-        for (leaf, held) in &mut self.gradients {
+        for (leaf, device_array) in &mut self.gradients {
             if let Some(bytes) = copies.as_bytes(*leaf) {
-                self.shared.write(&mut held.buffer, bytes)?;
+                self.shared.write(&mut device_array.buffer, bytes)?;
             }
         }
         Ok(())
@@ -287,9 +287,9 @@ impl<B: Backend> DeviceArrays<B> {
     /// If the tree has another structure, or if the device fails; then nothing has changed.
     pub fn params_into<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
         let mut copies = Moments::like(&self.structure, &vec![true; self.structure.len()], 0.0, |leaf| leaf.dtype())?;
-        for (leaf, held) in &self.params {
+        for (leaf, device_array) in &self.params {
             if let Some(bytes) = copies.as_bytes_mut(*leaf) {
-                bytes.copy_from_slice(&self.shared.read(&held.buffer, held.bytes)?);
+                bytes.copy_from_slice(&self.shared.read(&device_array.buffer, device_array.bytes)?);
             }
         }
         copies.to_tree(params, &self.structure)
@@ -301,26 +301,26 @@ impl<B: Backend> DeviceArrays<B> {
     ///
     /// If the device fails.
     pub fn state_into<S: State>(&self, state: &mut S) -> Result<()> {
-        download(&self.state, state, |held| self.shared.read(&held.buffer, held.bytes))
+        download(&self.state, state, |device_array| self.shared.read(&device_array.buffer, device_array.bytes))
     }
 
     /// Allocates the leaf's missing temporary arrays.
-    fn make_room(&mut self, of: &LeafProgram) -> Result<()> {
+    fn allocate_temporaries(&mut self, of: &LeafProgram) -> Result<()> {
         let (leaf, size) = (of.leaf, of.program.dtype().size());
         if of.program.update().is_some() && !self.stored.contains_key(&leaf) {
-            self.stored.insert(leaf, self.shared.held(of.len * size)?);
+            self.stored.insert(leaf, self.shared.allocate(of.len * size)?);
         }
-        for array in of.arrays.iter().filter(|array| !array.lasts) {
+        for array in of.arrays.iter().filter(|array| !array.is_persistent) {
             let of_leaves = self.state.entry(array.name.clone()).or_default();
             if let hash_map::Entry::Vacant(vacant) = of_leaves.entry(leaf) {
-                vacant.insert(self.shared.held(of.len * array.dtype.size())?);
+                vacant.insert(self.shared.allocate(of.len * array.dtype.size())?);
             }
         }
         Ok(())
     }
 
     /// Returns the kernel arguments of a leaf with sums from `sums_at` of buffer `sums` on.
-    fn told(
+    fn launch_arguments(
         &self,
         of: &LeafProgram,
         compiled: &Compiled<B>,
@@ -331,7 +331,7 @@ impl<B: Backend> DeviceArrays<B> {
         let missing = |what: &str| Error::state(&of.path, format!("its {what} is not on the device"));
         let mut buffers = Vec::with_capacity(compiled.printed.bindings.len());
         for bound in &compiled.printed.bindings {
-            let (held, bytes, what) = match bound {
+            let (device_array, bytes, what) = match bound {
                 Bound::Numbers | Bound::Wide => continue,
                 Bound::Sums => {
                     (self.sums.get(sums), (sums_at + groups * of.program.sums().len()) * 8, "place for sums")
@@ -341,29 +341,30 @@ impl<B: Backend> DeviceArrays<B> {
                 Bound::Param => (self.params.get(&leaf), of.len * of.dtype.size(), "parameter"),
                 Bound::Slot(slot) => {
                     let array = &of.arrays[*slot];
-                    let held = self.state.get(&array.name).and_then(|of| of.get(&leaf));
-                    (held, of.len * array.dtype.size(), array.name.as_str())
+                    let device_array = self.state.get(&array.name).and_then(|of| of.get(&leaf));
+                    (device_array, of.len * array.dtype.size(), array.name.as_str())
                 }
             };
-            let held = held.filter(|held| held.bytes >= bytes).ok_or_else(|| missing(what))?;
-            buffers.push(&held.buffer);
+            let device_array =
+                device_array.filter(|device_array| device_array.bytes >= bytes).ok_or_else(|| missing(what))?;
+            buffers.push(&device_array.buffer);
         }
         Ok(Launch { numbers: compiled.printed.numbers([of.len, sums_at], &of.scalars), buffers, groups })
     }
 
     /// Allocates all sums; returns each leaf's buffer and offset.
-    fn places_of_sums(&mut self, counts: &[usize]) -> Result<Vec<[usize; 2]>> {
+    fn allocate_sums(&mut self, counts: &[usize]) -> Result<Vec<[usize; 2]>> {
         let (mut places, mut sizes) = (Vec::with_capacity(counts.len()), Vec::new());
         for (leaf, count) in counts.iter().enumerate() {
-            let buffer = if B::SUMS_APART { leaf } else { 0 };
+            let buffer = if B::SEPARATE_SUMS { leaf } else { 0 };
             sizes.resize(buffer + 1, 0);
             places.push([buffer, sizes[buffer]]);
             sizes[buffer] += count;
         }
         for (buffer, size) in sizes.into_iter().enumerate() {
-            if self.sums.get(buffer).is_none_or(|held| held.bytes < size * 8) {
-                let held = self.shared.held(size * 8)?;
-                if buffer < self.sums.len() { self.sums[buffer] = held } else { self.sums.push(held) }
+            if self.sums.get(buffer).is_none_or(|device_array| device_array.bytes < size * 8) {
+                let device_array = self.shared.allocate(size * 8)?;
+                if buffer < self.sums.len() { self.sums[buffer] = device_array } else { self.sums.push(device_array) }
             }
         }
         Ok(places)
@@ -372,7 +373,7 @@ impl<B: Backend> DeviceArrays<B> {
 
 impl<B: Backend> Executor for DeviceArrays<B> {
     /// Returns the batch size: the device processes a batch while the host records the next, in a hundred microseconds.
-    fn leaves_at_a_time(&self) -> usize {
+    fn batch_size(&self) -> usize {
         32
     }
 
@@ -382,7 +383,7 @@ impl<B: Backend> Executor for DeviceArrays<B> {
         let (mut kernels, mut counts, mut which) = (Vec::<Rc<Compiled<B>>>::new(), Vec::new(), Vec::<usize>::new());
         for (i, leaf) in pass.leaves.iter().enumerate() {
             // Most leaves equal the previous one; this check is cheap.
-            let same = i.checked_sub(1).filter(|before| alike(&pass.leaves[*before], leaf));
+            let same = i.checked_sub(1).filter(|before| same_kernel(&pass.leaves[*before], leaf));
             let kernel = match same {
                 Some(before) => which[before],
                 None => {
@@ -395,12 +396,12 @@ impl<B: Backend> Executor for DeviceArrays<B> {
             };
             counts.push(kernels[kernel].printed.groups(leaf.len) * leaf.program.sums().len());
             which.push(kernel);
-            self.make_room(leaf)?;
+            self.allocate_temporaries(leaf)?;
         }
-        let places = self.places_of_sums(&counts)?;
+        let places = self.allocate_sums(&counts)?;
         let mut launches: Vec<_> = kernels.iter().map(|_| Vec::new()).collect();
         for ((leaf, kernel), place) in pass.leaves.iter().zip(&which).zip(&places) {
-            let launch = self.told(leaf, &kernels[*kernel], *place)?;
+            let launch = self.launch_arguments(leaf, &kernels[*kernel], *place)?;
             if !launch.buffers.is_empty() {
                 shared.count(launch.numbers.bytes(), 0);
                 launches[*kernel].push(launch);
@@ -410,12 +411,12 @@ impl<B: Backend> Executor for DeviceArrays<B> {
             shared.backend.launch(&kernel.kernel, launches)?;
         }
         // A shared buffer holds sums in leaf order.
-        let mut filled: Vec<(&B::Buffer, usize)> = Vec::new();
+        let mut allocate_from: Vec<(&B::Buffer, usize)> = Vec::new();
         for (count, [buffer, at]) in counts.iter().zip(&places) {
-            filled.truncate(*buffer);
-            filled.push((&self.sums[*buffer].buffer, (at + count) * 8));
+            allocate_from.truncate(*buffer);
+            allocate_from.push((&self.sums[*buffer].buffer, (at + count) * 8));
         }
-        let read = shared.read_all(&filled)?;
+        let read = shared.read_all(&allocate_from)?;
         let mut rest = read.as_slice();
         let of_leaf = which.iter().zip(&counts).map(|(kernel, count)| {
             let (these, others) = rest.split_at(count * 8);

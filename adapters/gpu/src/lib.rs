@@ -31,19 +31,19 @@
 
 mod backend;
 #[cfg(feature = "cuda")]
-mod by_cuda;
-#[cfg(feature = "wgpu")]
-mod by_wgpu;
+mod cuda_backend;
 mod device;
 mod print;
+#[cfg(feature = "wgpu")]
+mod wgpu_backend;
 
 pub use backend::Backend;
 #[cfg(feature = "cuda")]
-pub use by_cuda::{Cuda, compile_cuda, cuda_source};
-#[cfg(feature = "wgpu")]
-pub use by_wgpu::{Wgpu, wgsl_source};
+pub use cuda_backend::{Cuda, compile_cuda, cuda_source};
 pub use device::{Device, DeviceArrays, OnDevice};
 pub use gradchain::program::Traffic;
+#[cfg(feature = "wgpu")]
+pub use wgpu_backend::{Wgpu, wgsl_source};
 
 #[cfg(any(doc, doctest))]
 #[doc = include_str!("../guide.md")]

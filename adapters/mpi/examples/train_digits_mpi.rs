@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     match train(Path::new(&folder), steps) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let latest = latest_valid(&folder).ok().and_then(|latest| latest.found);
+            let latest = latest_valid(&folder).ok().and_then(|latest| latest.checkpoint);
             let step = latest.map_or("the beginning".into(), |(step, _)| format!("step {step}"));
             eprintln!("{error}; resume from {step} in {folder}");
             ExitCode::FAILURE
@@ -67,7 +67,7 @@ fn train(folder: &Path, steps: u64) -> Result<(), Box<dyn Error>> {
     let optimizer = adamw(learning_rate).weight_decay(1e-2).mask(Mask::path("**/w*"));
     let optimizer = sharded(chain((clip_by_global_norm(1.0), zero_nans(), optimizer)), ranks).parts(mine.len());
     let rotation = Rotation::new(folder)?.keep_last(3);
-    let (begins, mut state) = match latest_valid(folder)?.found {
+    let (begins, mut state) = match latest_valid(folder)?.checkpoint {
         Some((step, file)) => (step, file.load(&optimizer, &mut params)?),
         None => (0, optimizer.init(&params)?),
     };

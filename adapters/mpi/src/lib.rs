@@ -136,7 +136,7 @@ fn end<'a, R: ?Sized, S: Scope<'a>>(mut request: Request<'a, R, S>, waits: &Atom
 }
 
 impl Mpi {
-    fn ask(
+    fn send_request(
         &self,
         send: Vec<u8>,
         to: Option<&[usize]>,
@@ -208,12 +208,12 @@ impl Collective for Mpi {
     }
 
     fn begin_all_to_all(&self, send: Vec<u8>, to: &[usize], received: Vec<u8>, from: &[usize]) -> Pending<'_> {
-        let answer = self.ask(send, Some(to), received, from);
+        let answer = self.send_request(send, Some(to), received, from);
         Pending::new(move || self.wait(&answer?))
     }
 
     fn begin_all_gather(&self, send: Vec<u8>, received: Vec<u8>, from: &[usize]) -> Pending<'_> {
-        let answer = self.ask(send, None, received, from);
+        let answer = self.send_request(send, None, received, from);
         Pending::new(move || self.wait(&answer?))
     }
 }

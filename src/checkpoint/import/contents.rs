@@ -16,39 +16,40 @@ pub(super) struct Contents {
     pub(super) origin: Origin,
     pub(super) tensors: Tensors,
     /// Tensors by role and their leaf's path in the file.
-    pub(super) held: BTreeMap<(Role, String), String>,
-    pub(super) strange: Vec<String>,
+    pub(super) tensors_by_role: BTreeMap<(Role, String), String>,
+    pub(super) unexpected: Vec<String>,
 }
 
 impl Contents {
     /// Sorts a file's tensors by role and leaf. `names` are those of PyTorch's parameters, for state by number.
     pub(super) fn of(origin: Origin, tensors: Tensors, names: &[String]) -> Contents {
-        let (mut held, mut strange) = (BTreeMap::new(), Vec::new());
+        let (mut tensors_by_role, mut unexpected) = (BTreeMap::new(), Vec::new());
         let mut all: Vec<String> = tensors.metadata.offset_keys();
         all.sort();
         for tensor in all {
             match origin.parse(&tensor, names) {
-                Err(line) => strange.push(line),
+                Err(line) => unexpected.push(line),
                 Ok(what) => {
-                    if let Some(other) = held.get(&what) {
-                        strange.push(format!("`{other}` and `{tensor}` are the same array of leaf `{}`", what.1));
+                    if let Some(other) = tensors_by_role.get(&what) {
+                        unexpected.push(format!("`{other}` and `{tensor}` are the same array of leaf `{}`", what.1));
                     }
-                    held.insert(what, tensor);
+                    tensors_by_role.insert(what, tensor);
                 }
             }
         }
-        Contents { origin, tensors, held, strange }
+        Contents { origin, tensors, tensors_by_role, unexpected }
     }
 
     /// Returns whether state is by parameter number, as in PyTorch's `state_dict`.
     pub(super) fn is_by_number(&self) -> bool {
-        let mut arrays = self.held.keys().filter(|(role, _)| matches!(role, Role::Array(_))).map(|(_, path)| path);
+        let mut arrays =
+            self.tensors_by_role.keys().filter(|(role, _)| matches!(role, Role::Array(_))).map(|(_, path)| path);
         let is_number = |path: &String| path.parse::<usize>().is_ok();
         self.origin == Origin::Torch && arrays.next().is_some_and(is_number) && arrays.all(is_number)
     }
 
     /// Returns whether names are the other library's.
-    pub(super) fn is_of_other(&self) -> bool {
+    pub(super) fn is_other_library(&self) -> bool {
         let has = |begins: &str| self.tensors.metadata.offset_keys().iter().any(|name| name.starts_with(begins));
         match self.origin {
             Origin::Torch => !has("state/") && ["mu/", "nu/", "trace/", "sum_of_squares/"].into_iter().any(has),
@@ -59,7 +60,7 @@ impl Contents {
     /// Returns the leaves and buffers with an array in the file, for masks and renames.
     pub(super) fn structure(&self) -> Result<Structure> {
         let mut leaves: BTreeMap<&str, (DType, &[usize])> = BTreeMap::new();
-        for ((role, path), tensor) in &self.held {
+        for ((role, path), tensor) in &self.tensors_by_role {
             let info = self.tensors.info(tensor)?;
             let dtype = leaf_dtype(info.dtype).or((*role == Role::Buffer).then_some(DType::F32));
             match dtype {

@@ -10,7 +10,7 @@ use crate::checkpoint::buffers::{self, Values};
 use crate::checkpoint::tensors::leaf_dtype;
 use crate::element::DType;
 use crate::engine::Stage;
-use crate::error::{Error, Misfit, Result};
+use crate::error::{Error, MismatchReport, Result};
 use crate::migrate::{Migration, Resolved, missing_heads};
 use crate::state::{ItemMut, ItemName, Moves, Owner, Single, below, items_mut, no_part};
 use crate::transformation::OptState;
@@ -20,7 +20,7 @@ use crate::tree::{BufferSpec, Structure, Tree, TreeMut, WalkMut, buffers_of};
 pub(super) struct Fit<'a> {
     contents: &'a Contents,
     /// Tensors by role and new path, without leaves that start afresh.
-    held: Held<'a>,
+    tensors_by_role: TensorsByRole<'a>,
     /// The source of each value of the state.
     values: Vec<Value<'a>>,
     /// New buffers, with tensors.
@@ -36,58 +36,59 @@ enum Value<'a> {
     Steps(u64),
 }
 
-pub(super) struct Order<'a> {
+pub(super) struct Request<'a> {
     pub(super) contents: &'a Contents,
     pub(super) steps: Option<u64>,
     pub(super) migration: &'a Migration,
     pub(super) with_params: bool,
 }
 
-impl<'a> Order<'a> {
+impl<'a> Request<'a> {
     pub(super) fn fit<T: Stage, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<Fit<'a>> {
-        let &Order { contents, with_params, .. } = self;
+        let &Request { contents, with_params, .. } = self;
         transformation.validate()?;
         let here = Structure::of(params)?;
         let specs: Vec<_> = buffers_of(params).into_iter().map(|(spec, _)| spec).collect();
-        let moves = self.migration.resolve_beside((&contents.structure()?, &[]), (&here, &specs))?;
-        let mut misfit = Misfit { lines: contents.strange.clone(), ..Misfit::default() };
+        let moves = self.migration.resolve_with_buffers((&contents.structure()?, &[]), (&here, &specs))?;
+        let mut mismatch_report = MismatchReport { lines: contents.unexpected.clone(), ..MismatchReport::default() };
         let of_parts = moves.parts(&[], &[]).unwrap_or_else(|line| {
-            misfit.lines.push(format!("{line}: a file of {} names leaves, not parts", contents.origin.name()));
+            mismatch_report.lines.push(format!("{line}: a file of {} names leaves, not parts", contents.origin.name()));
             Default::default()
         });
         let parts = Parts::of(contents.origin, &transformation.recipe(), &of_parts.fresh);
-        misfit.lines.splice(0..0, parts.lines.iter().cloned());
-        misfit.hints.extend(parts.hints.iter().cloned());
-        let mut compare = Compare { contents, moves: &moves, misfit, wanted: BTreeSet::new(), steps: BTreeMap::new() };
-        let held = compare.moved();
-        compare.steps = compare.leaf_steps(&held)?;
-        let count = compare.count(&held, self.steps)?;
+        mismatch_report.lines.splice(0..0, parts.lines.iter().cloned());
+        mismatch_report.hints.extend(parts.hints.iter().cloned());
+        let mut compare =
+            Compare { contents, moves: &moves, mismatch_report, wanted: BTreeSet::new(), steps: BTreeMap::new() };
+        let tensors_by_role = compare.moved();
+        compare.steps = compare.leaf_steps(&tensors_by_role)?;
+        let count = compare.count(&tensors_by_role, self.steps)?;
         let by_leaf = moves.starts_leaves() || compare.steps.values().any(|steps| Some(*steps) != count);
         // A file with some parameters must have all, of the right shapes.
-        if with_params || held.keys().any(|(role, _)| *role == Role::Param) {
-            compare.params(&here, &held);
+        if with_params || tensors_by_role.keys().any(|(role, _)| *role == Role::Param) {
+            compare.params(&here, &tensors_by_role);
         }
-        let buffers = compare.buffers(if with_params { &specs } else { &[] }, &held);
+        let buffers = compare.buffers(if with_params { &specs } else { &[] }, &tensors_by_role);
         let mut state = OptState::new_counting(transformation, params, by_leaf)?;
         let mut values = Vec::new();
         let names: Vec<_> = items_mut(&mut *state, &here);
         let is_in = |part: &str| names.iter().any(|(name, _)| below(&name.field, part).is_some());
-        let none = of_parts.asked.iter().map(|part| ("fresh_part", part));
+        let none = of_parts.must_exist.iter().map(|part| ("fresh_part", part));
         let none = none.chain(of_parts.cast.iter().map(|part| ("cast_part", part))).filter(|(_, part)| !is_in(part));
-        compare.misfit.lines.extend(none.map(|(verb, part)| no_part(verb, part)));
+        compare.mismatch_report.lines.extend(none.map(|(verb, part)| no_part(verb, part)));
         for (name, item) in &names {
             let value = match (item, compare.is_fresh(name)) {
                 _ if of_parts.is_fresh(&name.field) && !of_parts.is_of_params(&name.field) => Some(Value::Fresh),
                 (_, true) => Some(Value::Fresh),
-                _ if parts.is_told(Some(&name.field)) => None,
+                _ if parts.is_reported(Some(&name.field)) => None,
                 (ItemMut::Count(_), _) if ["count", "gradient_step"].contains(&last(&name.field)) => {
                     count.map(Value::Steps)
                 }
                 (ItemMut::Count(_), _) if last(&name.field) == "updates" => compare.updates(name, count),
                 (ItemMut::Array(array), _) if of_parts.is_of_params(&name.field) => {
-                    compare.of_param(name, (array.dtype(), array.shape()), &held)
+                    compare.from_param(name, (array.dtype(), array.shape()), &tensors_by_role)
                 }
-                _ => compare.item(name, item, &parts, &of_parts.cast, &held),
+                _ => compare.item(name, item, &parts, &of_parts.cast, &tensors_by_role),
             };
             values.extend(value);
         }
@@ -97,14 +98,14 @@ impl<'a> Order<'a> {
                 specs.iter().flat_map(|buffer| [Role::Buffer, Role::Param].map(|role| (role, buffer.path().into())));
             compare.wanted.extend(names);
         }
-        compare.unwanted(&held, &parts);
-        compare.uncounted(&held, self.steps);
-        compare.propose(&here, &held, self.migration.renames());
-        let misfit = compare.misfit;
-        if !misfit.lines.is_empty() {
-            return Err(Error::misfit(&contents.tensors.called("the file"), misfit));
+        compare.unexpected_tensors(&tensors_by_role, &parts);
+        compare.missing_counts(&tensors_by_role, self.steps);
+        compare.propose(&here, &tensors_by_role, self.migration.renames());
+        let mismatch_report = compare.mismatch_report;
+        if !mismatch_report.lines.is_empty() {
+            return Err(Error::mismatch_report(&contents.tensors.display_name("the file"), mismatch_report));
         }
-        Ok(Fit { contents, held, values, buffers, by_leaf })
+        Ok(Fit { contents, tensors_by_role, values, buffers, by_leaf })
     }
 }
 
@@ -136,7 +137,7 @@ impl Fit<'_> {
     pub(super) fn fill_params<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
         let mut done = Ok(());
         params.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |path, mut leaf| {
-            if let (Some(tensor), Ok(())) = (self.held.get(&(Role::Param, path.to_owned())), &done) {
+            if let (Some(tensor), Ok(())) = (self.tensors_by_role.get(&(Role::Param, path.to_owned())), &done) {
                 done = self.contents.tensors.fill(tensor, &mut leaf, |_| {});
             }
         }));
@@ -151,25 +152,25 @@ fn last(field: &str) -> &str {
 struct Compare<'a, 'm> {
     contents: &'a Contents,
     moves: &'m Resolved,
-    misfit: Misfit,
+    mismatch_report: MismatchReport,
     /// Tensors that parameters and state need.
     wanted: BTreeSet<(Role, String)>,
     /// Steps of leaves with own counts.
     steps: BTreeMap<String, u64>,
 }
 
-type Held<'a> = BTreeMap<(Role, String), &'a str>;
+type TensorsByRole<'a> = BTreeMap<(Role, String), &'a str>;
 
 impl<'a> Compare<'a, '_> {
     fn line(&mut self, line: String) {
-        self.misfit.lines.push(line);
+        self.mismatch_report.lines.push(line);
     }
 
     /// Returns the contents by new paths.
-    fn moved(&mut self) -> Held<'a> {
-        let mut held = Held::new();
+    fn moved(&mut self) -> TensorsByRole<'a> {
+        let mut tensors_by_role = TensorsByRole::new();
         let contents = self.contents;
-        for ((role, path), tensor) in &contents.held {
+        for ((role, path), tensor) in &contents.tensors_by_role {
             let path = match role {
                 Role::Step if !contents.origin.counts_leaves() => path.clone(),
                 _ => match self.moves.to(path) {
@@ -177,7 +178,7 @@ impl<'a> Compare<'a, '_> {
                     Some(path) => path.to_owned(),
                     // A count without arrays: of a dropped leaf, or of none.
                     None if *role == Role::Step => {
-                        if !contents.held.keys().any(|(r, p)| *r != Role::Step && p == path) {
+                        if !contents.tensors_by_role.keys().any(|(r, p)| *r != Role::Step && p == path) {
                             self.line(format!("unexpected tensor `{tensor}`"));
                         }
                         continue;
@@ -185,11 +186,11 @@ impl<'a> Compare<'a, '_> {
                     None => continue,
                 },
             };
-            if let Some(other) = held.insert((role.clone(), path.clone()), tensor.as_str()) {
+            if let Some(other) = tensors_by_role.insert((role.clone(), path.clone()), tensor.as_str()) {
                 self.line(format!("`{other}` and `{tensor}` are both renamed to `{path}`"));
             }
         }
-        held
+        tensors_by_role
     }
 
     fn is_fresh(&self, name: &ItemName) -> bool {
@@ -202,10 +203,10 @@ impl<'a> Compare<'a, '_> {
         wanted: (Role, String),
         (dtype, shape): (DType, &[usize]),
         is_cast: bool,
-        held: &Held<'a>,
+        tensors_by_role: &TensorsByRole<'a>,
     ) -> Option<&'a str> {
         let name = self.contents.origin.tensor(&wanted.0, &wanted.1);
-        let found = held.get(&wanted).copied();
+        let found = tensors_by_role.get(&wanted).copied();
         let fits = |found: DType| {
             let widened = wanted.0 != Role::Param && found.is_exact_in(dtype);
             found == dtype || is_cast || widened
@@ -219,8 +220,8 @@ impl<'a> Compare<'a, '_> {
                 let what = info.map_or_else(|| "nothing".into(), what);
                 self.line(format!("`{tensor}`: expected {dtype} {shape:?}, found {what}"));
                 let hint = "arrays are not transposed: a matrix must have the shape that it has in the file";
-                if is_transposed && !self.misfit.hints.iter().any(|known| known == hint) {
-                    self.misfit.hints.push(hint.into());
+                if is_transposed && !self.mismatch_report.hints.iter().any(|known| known == hint) {
+                    self.mismatch_report.hints.push(hint.into());
                 }
                 if info.is_some_and(|info| leaf_dtype(info.dtype).is_some() && info.shape == shape) {
                     let hint = if wanted.0 == Role::Param {
@@ -229,8 +230,8 @@ impl<'a> Compare<'a, '_> {
                     } else {
                         "`Migration::new().cast_part(..)` rounds arrays of the state to their dtypes here"
                     };
-                    if !self.misfit.hints.iter().any(|known| known == hint) {
-                        self.misfit.hints.push(hint.into());
+                    if !self.mismatch_report.hints.iter().any(|known| known == hint) {
+                        self.mismatch_report.hints.push(hint.into());
                     }
                 }
             }
@@ -241,24 +242,24 @@ impl<'a> Compare<'a, '_> {
         found
     }
 
-    fn params(&mut self, here: &Structure, held: &Held<'a>) {
+    fn params(&mut self, here: &Structure, tensors_by_role: &TensorsByRole<'a>) {
         for leaf in here.leaves().iter().filter(|leaf| !self.moves.is_fresh(leaf.path())) {
             let is_cast = self.moves.is_cast(leaf.path());
-            self.tensor((Role::Param, leaf.path().into()), (leaf.dtype(), leaf.shape()), is_cast, held);
+            self.tensor((Role::Param, leaf.path().into()), (leaf.dtype(), leaf.shape()), is_cast, tensors_by_role);
         }
     }
 
     /// Compares buffers with their tensors. In PyTorch, a frozen parameter is among the parameters.
-    fn buffers(&mut self, here: &[BufferSpec], held: &Held<'a>) -> Vec<(BufferSpec, &'a str)> {
+    fn buffers(&mut self, here: &[BufferSpec], tensors_by_role: &TensorsByRole<'a>) -> Vec<(BufferSpec, &'a str)> {
         let mut found = Vec::new();
         for buffer in here.iter().filter(|buffer| !self.moves.is_kept(buffer.path())) {
             let names = [Role::Buffer, Role::Param].map(|role| (role, buffer.path().to_owned()));
-            let Some(name) = names.iter().find(|name| held.contains_key(name)) else {
+            let Some(name) = names.iter().find(|name| tensors_by_role.contains_key(name)) else {
                 let tensor = self.contents.origin.tensor(&Role::Buffer, buffer.path());
                 self.line(format!("missing tensor `{tensor}`: {} {:?}", buffer.dtype(), buffer.shape()));
                 continue;
             };
-            let tensor = held[name];
+            let tensor = tensors_by_role[name];
             self.wanted.insert(name.clone());
             let fits = |info: &TensorInfo| {
                 buffers::is_of(info, buffer)
@@ -283,14 +284,16 @@ impl<'a> Compare<'a, '_> {
         item: &ItemMut<'_>,
         parts: &Parts,
         casts: &[String],
-        held: &Held<'a>,
+        tensors_by_role: &TensorsByRole<'a>,
     ) -> Option<Value<'a>> {
         match (parts.filled(self.contents.origin, &name.field), item, &name.of) {
             (Filled::Fresh, ..) => return Some(Value::Fresh),
             (Filled::From(role), ItemMut::Array(array), Owner::Leaf(path)) => {
                 let is_cast = self.moves.is_cast(path) || casts.iter().any(|part| below(&name.field, part).is_some());
                 let wanted = (role, path.clone());
-                return self.tensor(wanted, (array.dtype(), array.shape()), is_cast, held).map(Value::Tensor);
+                return self
+                    .tensor(wanted, (array.dtype(), array.shape()), is_cast, tensors_by_role)
+                    .map(Value::Tensor);
             }
             _ => {}
         }
@@ -298,9 +301,14 @@ impl<'a> Compare<'a, '_> {
         None
     }
 
-    fn of_param(&mut self, name: &ItemName, (dtype, shape): (DType, &[usize]), held: &Held<'a>) -> Option<Value<'a>> {
+    fn from_param(
+        &mut self,
+        name: &ItemName,
+        (dtype, shape): (DType, &[usize]),
+        tensors_by_role: &TensorsByRole<'a>,
+    ) -> Option<Value<'a>> {
         let Owner::Leaf(path) = &name.of else { return None };
-        let tensor = held.get(&(Role::Param, path.clone())).copied();
+        let tensor = tensors_by_role.get(&(Role::Param, path.clone())).copied();
         let info = tensor.and_then(|tensor| self.contents.tensors.metadata.info(tensor));
         let fits = |found: DType| found == dtype || found.is_exact_in(dtype) || self.moves.is_cast(path);
         if !info.is_some_and(|info| info.shape == shape && leaf_dtype(info.dtype).is_some_and(fits)) {
@@ -315,17 +323,17 @@ impl<'a> Compare<'a, '_> {
         of_leaf.or(count).map(Value::Steps)
     }
 
-    fn unwanted(&mut self, held: &Held<'a>, parts: &Parts) {
-        let lines = held.iter().filter(|(what, _)| what.0 != Role::Step && !self.wanted.contains(what));
-        let lines = lines.filter(|((role, _), _)| !(matches!(role, Role::Array(_)) && parts.is_told(None)));
+    fn unexpected_tensors(&mut self, tensors_by_role: &TensorsByRole<'a>, parts: &Parts) {
+        let lines = tensors_by_role.iter().filter(|(what, _)| what.0 != Role::Step && !self.wanted.contains(what));
+        let lines = lines.filter(|((role, _), _)| !(matches!(role, Role::Array(_)) && parts.is_reported(None)));
         let lines: Vec<_> = lines.map(|(_, tensor)| format!("unexpected tensor `{tensor}`")).collect();
-        self.misfit.lines.extend(lines);
+        self.mismatch_report.lines.extend(lines);
     }
 
     /// Returns steps by leaf, if counted separately.
-    fn leaf_steps(&mut self, held: &Held<'a>) -> Result<BTreeMap<String, u64>> {
+    fn leaf_steps(&mut self, tensors_by_role: &TensorsByRole<'a>) -> Result<BTreeMap<String, u64>> {
         let mut steps = BTreeMap::new();
-        for ((_, path), tensor) in held.iter().filter(|((role, _), _)| *role == Role::Step) {
+        for ((_, path), tensor) in tensors_by_role.iter().filter(|((role, _), _)| *role == Role::Step) {
             match self.contents.steps(tensor)? {
                 Ok(found) => _ = steps.insert(path.clone(), found),
                 Err(line) => self.line(line),
@@ -335,61 +343,64 @@ impl<'a> Compare<'a, '_> {
     }
 
     /// Returns the steps: the given number, or the largest of all leaves.
-    fn count(&mut self, held: &Held<'a>, given: Option<u64>) -> Result<Option<u64>> {
+    fn count(&mut self, tensors_by_role: &TensorsByRole<'a>, given: Option<u64>) -> Result<Option<u64>> {
         let counts_leaves = self.contents.origin.counts_leaves();
         if let Some(given) = given {
             let (fewer, at_most) = if counts_leaves { (true, "at most ") } else { (false, "") };
             let differ = self.steps.iter().filter(|(_, steps)| **steps > given || (!fewer && **steps != given));
-            let tensor = |path: &String| held.get(&(Role::Step, path.clone())).copied().unwrap_or_default();
+            let tensor = |path: &String| tensors_by_role.get(&(Role::Step, path.clone())).copied().unwrap_or_default();
             let line = |(path, steps): (&String, &u64)| {
                 format!("`{}`: expected {at_most}{given} steps (`at_step`), found {steps}", tensor(path))
             };
             let lines: Vec<_> = differ.map(line).collect();
-            self.misfit.lines.extend(lines);
+            self.mismatch_report.lines.extend(lines);
         }
         Ok(given.or(self.steps.values().max().copied()))
     }
 
-    fn uncounted(&mut self, held: &Held<'a>, given: Option<u64>) {
+    fn missing_counts(&mut self, tensors_by_role: &TensorsByRole<'a>, given: Option<u64>) {
         let origin = self.contents.origin;
         let of_leaves = self.wanted.iter().filter(|(role, _)| origin.counts_leaves() && role.is_counted());
         let missing: BTreeSet<_> = of_leaves.map(|(_, path)| (Role::Step, path.clone())).collect();
-        let missing = missing.iter().filter(|wanted| !held.contains_key(wanted));
+        let missing = missing.iter().filter(|wanted| !tensors_by_role.contains_key(wanted));
         let missing = missing.map(|(role, path)| origin.tensor(role, path));
         let missing: Vec<_> = missing.map(|tensor| format!("missing tensor `{tensor}`: a step count")).collect();
-        let none = given.is_none() && !held.keys().any(|(role, _)| *role == Role::Step);
-        if none && missing.is_empty() && self.misfit.lines.is_empty() {
+        let none = given.is_none() && !tensors_by_role.keys().any(|(role, _)| *role == Role::Step);
+        if none && missing.is_empty() && self.mismatch_report.lines.is_empty() {
             self.line("the file has no step count; set it with `at_step`".into());
         }
-        self.misfit.lines.extend(missing);
+        self.mismatch_report.lines.extend(missing);
     }
 
     /// Proposes verbs that map the file's leaves to those here.
-    fn propose(&mut self, here: &Structure, held: &Held<'a>, renames: bool) {
-        if self.misfit.lines.is_empty() {
+    fn propose(&mut self, here: &Structure, tensors_by_role: &TensorsByRole<'a>, renames: bool) {
+        if self.mismatch_report.lines.is_empty() {
             return;
         }
-        if self.contents.is_of_other() {
+        if self.contents.is_other_library() {
             let (other, call) = match self.contents.origin {
                 Origin::Torch => ("Optax", "optax"),
                 Origin::Optax => ("PyTorch", "torch"),
             };
-            return self.misfit.hints.push(format!("the names are those of {other}: `Import::{call}` reads them"));
+            return self
+                .mismatch_report
+                .hints
+                .push(format!("the names are those of {other}: `Import::{call}` reads them"));
         }
         if self.contents.is_by_number() {
             let hint = "the state is keyed by index: pass the names of the parameters, in the optimizer's order, to \
                         `names`";
-            self.misfit.hints.push(hint.into());
+            self.mismatch_report.hints.push(hint.into());
         }
         let shape = |tensor: &str| self.contents.tensors.metadata.info(tensor).map_or(&[][..], |info| &info.shape);
-        let arrays = held.iter().filter(|((role, _), _)| *role != Role::Step);
+        let arrays = tensors_by_role.iter().filter(|((role, _), _)| *role != Role::Step);
         let there: BTreeMap<&str, &[usize]> = arrays.map(|((_, path), tensor)| (&**path, shape(tensor))).collect();
         let wanted = here.leaves().iter().map(|leaf| (leaf.path(), leaf.shape()));
         let missing: Vec<_> =
             wanted.filter(|(path, _)| !there.contains_key(path) && !self.moves.is_fresh(path)).collect();
-        let strange: Vec<_> = there.into_iter().filter(|(path, _)| here.index_of(path).is_none()).collect();
+        let unexpected: Vec<_> = there.into_iter().filter(|(path, _)| here.index_of(path).is_none()).collect();
         // Paths are already the new ones, but verbs take the old.
-        let heads = if renames { Vec::new() } else { missing_heads(&missing, &strange) };
+        let heads = if renames { Vec::new() } else { missing_heads(&missing, &unexpected) };
         if !heads.is_empty() {
             let verbs: String = heads.iter().map(|(from, to)| format!(".rename({from:?}, {to:?})")).collect();
             let is_added = |(from, _): &(String, String)| ["module", "_orig_mod"].contains(&last_level(from));
@@ -398,14 +409,17 @@ impl<'a> Compare<'a, '_> {
             self.misfit.hints.push(format!("`Migration::new(){verbs}` renames leaves to their paths here{added}"));
             return;
         }
-        let arrays: BTreeSet<&str> =
-            held.keys().filter(|(role, _)| matches!(role, Role::Array(_))).map(|(_, path)| &**path).collect();
+        let arrays: BTreeSet<&str> = tensors_by_role
+            .keys()
+            .filter(|(role, _)| matches!(role, Role::Array(_)))
+            .map(|(_, path)| &**path)
+            .collect();
         let stateless =
             self.wanted.iter().find(|(role, path)| matches!(role, Role::Array(_)) && !arrays.contains(&**path));
         if let Some((_, path)) = stateless.filter(|_| !arrays.is_empty()) {
             let hint =
                 format!("`Migration::new().fresh({path:?})` initializes the state of this leaf, which the file lacks");
-            self.misfit.hints.push(hint);
+            self.mismatch_report.hints.push(hint);
         }
     }
 }

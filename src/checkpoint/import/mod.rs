@@ -7,7 +7,7 @@ mod origin;
 use std::path::Path;
 
 use self::contents::Contents;
-use self::fit::Order;
+use self::fit::Request;
 pub use self::origin::Origin;
 use super::source::{Bytes, Source};
 use super::tensors::Tensors;
@@ -199,8 +199,8 @@ impl Import {
         self
     }
 
-    fn order(&self, with_params: bool) -> Order<'_> {
-        Order { contents: &self.contents, steps: self.step, migration: &self.migration, with_params }
+    fn request(&self, with_params: bool) -> Request<'_> {
+        Request { contents: &self.contents, steps: self.step, migration: &self.migration, with_params }
     }
 
     /// Loads the parameters, and returns the state that the file describes.
@@ -212,7 +212,7 @@ impl Import {
     /// Fails, with nothing changed, if anything differs, as [above](Import#errors). If the disk fails while parameters
     /// are read, they may be partly loaded.
     pub fn load<T: Stage, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<OptState<T>> {
-        let fit = self.order(true).fit(transformation, params)?;
+        let fit = self.request(true).fit(transformation, params)?;
         let buffers = fit.buffers()?;
         buffers.fit(params)?;
         fit.fill_params(params)?;
@@ -228,6 +228,6 @@ impl Import {
     ///
     /// As [`load`](Import::load).
     pub fn load_state<T: Stage, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<OptState<T>> {
-        self.order(false).fit(transformation, params)?.state(transformation, params)
+        self.request(false).fit(transformation, params)?.state(transformation, params)
     }
 }

@@ -110,7 +110,7 @@ const RSS: &[Array] = &[("sum_of_squares", [Some("sum"), Some("sum_of_squares")]
 const MUON: [Option<&str>; 2] = [Some("momentum_buffer"), Some("mu")];
 
 /// PyTorch's arrays without a step count.
-const UNCOUNTED: &str = "momentum_buffer";
+const WITHOUT_COUNT: &str = "momentum_buffer";
 
 /// Transformations whose state is empty or a step count.
 const WITHOUT_ARRAYS: [&str; 15] = [
@@ -135,15 +135,15 @@ const WITHOUT_ARRAYS: [&str; 15] = [
 const WRAPPERS: [&str; 5] = ["masked", "freezable", "inject_hyperparams", "multi_steps", "skip_absent"];
 
 /// Arguments of wrappers that are the inner transformation.
-const INSIDE: [&str; 3] = [INNER, "fast_optimizer", "base_optimizer"];
+const INNER_KEYS: [&str; 3] = [INNER, "fast_optimizer", "base_optimizer"];
 
 /// The parts of a state that foreign files can hold.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     /// Arrays of parts, by their states' paths; none for a wrapper.
-    held: Vec<(String, &'static [Array])>,
+    tensors_by_role: Vec<(String, &'static [Array])>,
     /// States that no such file can hold.
-    strange: Vec<String>,
+    unexpected: Vec<String>,
     /// Messages about these and arguments, and hints.
     pub(super) lines: Vec<String>,
     pub(super) hints: Vec<String>,
@@ -170,7 +170,7 @@ impl Parts {
             return;
         }
         let Some((name, arguments)) = recipe.as_call() else {
-            return self.stranger(origin, at, &recipe.to_string(), path);
+            return self.unsupported(origin, at, &recipe.to_string(), path);
         };
         let inside = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
         let number = |i: usize| i.to_string();
@@ -200,11 +200,11 @@ impl Parts {
             }
             _ => {}
         }
-        if let Some((key, inner)) = INSIDE.iter().find_map(|key| Some((key, arguments.get(key)?))) {
+        if let Some((key, inner)) = INNER_KEYS.iter().find_map(|key| Some((key, arguments.get(key)?))) {
             let state = inside(INNER);
             let is_wrapped = |(part, but): &(String, Option<String>)| *part == path && but.as_ref() == Some(&state);
             if WRAPPERS.contains(&name) || fresh.iter().any(is_wrapped) {
-                self.held.push((path, &[]));
+                self.tensors_by_role.push((path, &[]));
                 return self.scan(origin, inner, &format!("{at}.{name}.{key}"), state, fresh);
             }
             let copies = match name {
@@ -221,14 +221,14 @@ impl Parts {
         }
         if let Some((_, arrays)) = PARTS.iter().find(|(part, _)| *part == name) {
             self.differs(origin, name, arguments, at);
-            self.held.push((path, arrays));
+            self.tensors_by_role.push((path, arrays));
         } else if !WITHOUT_ARRAYS.contains(&name) {
-            self.stranger(origin, at, name, path);
+            self.unsupported(origin, at, name, path);
         }
     }
 
-    fn stranger(&mut self, origin: Origin, at: &str, name: &str, path: String) {
-        self.strange.push(path);
+    fn unsupported(&mut self, origin: Origin, at: &str, name: &str, path: String) {
+        self.unexpected.push(path);
         self.lines.push(format!("optimizer: {at}: {} has no equivalent of the state of {name}", origin.name()));
     }
 
@@ -250,13 +250,14 @@ impl Parts {
     }
 
     /// Returns whether a field or unused tensor needs no message, because its part is reported.
-    pub(super) fn is_told(&self, field: Option<&str>) -> bool {
-        self.strange.iter().any(|part| field.is_none_or(|field| below(field, part).is_some()))
+    pub(super) fn is_reported(&self, field: Option<&str>) -> bool {
+        self.unexpected.iter().any(|part| field.is_none_or(|field| below(field, part).is_some()))
     }
 
     /// Returns the source of an array, or of a wrapper's own value.
     pub(super) fn filled(&self, origin: Origin, field: &str) -> Filled {
-        let part = self.held.iter().filter_map(|(path, arrays)| Some((path.len(), below(field, path)?, arrays)));
+        let part =
+            self.tensors_by_role.iter().filter_map(|(path, arrays)| Some((path.len(), below(field, path)?, arrays)));
         let Some((_, rest, arrays)) = part.max_by_key(|(len, ..)| *len) else { return Filled::Nothing };
         if arrays.is_empty() {
             return Filled::Fresh;
@@ -270,6 +271,6 @@ impl Parts {
 impl Role {
     /// Returns whether PyTorch counts steps with such an array.
     pub(super) fn is_counted(&self) -> bool {
-        matches!(self, Role::Array(key) if key != UNCOUNTED)
+        matches!(self, Role::Array(key) if key != WITHOUT_COUNT)
     }
 }

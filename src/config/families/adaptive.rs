@@ -1,8 +1,8 @@
 //! Adaptive optimizers: scaling of each element by its past gradients.
 
 use crate::arguments::required;
-use crate::config::in_parts::in_parts;
-use crate::config::registry::{Made, Registry};
+use crate::config::boxed_members::boxed_members;
+use crate::config::registry::{Registry, Unconfigured};
 use crate::optimizer::*;
 use crate::recipe::Recipe;
 use crate::transform::*;
@@ -12,8 +12,8 @@ pub(super) fn register(r: &mut Registry) {
         // Without a learning rate the sign is not flipped either: a rate of -1.
         .part(|| adadelta(-1.0))
         // `adam` and `adamw` with another default.
-        .named("nadam", || Made::named(nadam(required())))
-        .named("nadamw", || Made::named(nadamw(required())))
+        .named("nadam", || Unconfigured::named(nadam(required())))
+        .named("nadamw", || Unconfigured::named(nadamw(required())))
         .part(scale_by_acprop)
         .part(scale_by_adadelta)
         .part(scale_by_adam)
@@ -33,28 +33,28 @@ pub(super) fn register(r: &mut Registry) {
         .part(scale_by_stddev)
         .part(scale_by_yogi);
     // A schedule is no learning rate here, as in Optax.
-    r.choosing("optimistic_adam", |given| {
+    r.constructor("optimistic_adam", |given| {
         if let Some(node) = given.get("learning_rate").filter(|node| matches!(node.value(), Recipe::Map(_))) {
             return Err(node.wrong("a number"));
         }
         let plain = optimistic_adam(0.0).learning_rate(required());
         Ok(match given.get("optimism") {
-            None => Made::named(plain),
-            Some(_) => Made::named(plain.optimism(0.0)),
+            None => Unconfigured::named(plain),
+            Some(_) => Unconfigured::named(plain.optimism(0.0)),
         })
     })
-    .beside(&["optimism"]);
+    .ignored_keys(&["optimism"]);
     // Without momentum its arguments are ignored, as in Optax.
-    r.choosing("rmsprop", |given| {
+    r.constructor("rmsprop", |given| {
         let plain = rmsprop(required());
         let momentum = given.get("momentum").is_some();
         Ok(match (given.or("centered", false)?, momentum) {
-            (false, false) => in_parts(plain),
-            (true, false) => in_parts(plain.centered()),
-            (false, true) => Made::named(plain.momentum(0.0)),
-            (true, true) => Made::named(plain.centered().momentum(0.0)),
+            (false, false) => boxed_members(plain),
+            (true, false) => boxed_members(plain.centered()),
+            (false, true) => Unconfigured::named(plain.momentum(0.0)),
+            (true, true) => Unconfigured::named(plain.centered().momentum(0.0)),
         })
     })
-    .taking(&["centered"])
-    .beside(&["momentum", "nesterov"]);
+    .reads(&["centered"])
+    .ignored_keys(&["momentum", "nesterov"]);
 }

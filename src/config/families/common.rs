@@ -35,7 +35,7 @@ where
 mod tests {
     use super::*;
     use crate::config::families::ALL;
-    use crate::config::own_passes::{OwnPasses, with_own_passes};
+    use crate::config::own_loops::{OwnLoops, with_own_loops};
     use crate::engine::Transform;
     use crate::recipe::{Node, Recipe};
     use crate::transform::Trace;
@@ -62,21 +62,21 @@ mod tests {
 
     #[test]
     fn common_optimizers_alone_have_passes_of_their_own() {
-        let with_own_passes = |name: &str, rest: &[(&'static str, Recipe)]| {
+        let with_own_loops = |name: &str, rest: &[(&'static str, Recipe)]| {
             let rate = [("learning_rate", Recipe::Number(0.1))];
             let config = Recipe::call(name, rate.into_iter().chain(rest.iter().cloned()));
-            with_own_passes(ALL.read(&Node::root(&config, &*ALL)).expect("a config"))
+            with_own_loops(ALL.read(&Node::root(&config, &*ALL)).expect("a config"))
         };
-        let is = |name, rest: &[_], right: fn(&dyn Any) -> bool| right(&*with_own_passes(name, rest) as &dyn Any);
-        assert!(is("adamw", &[], |a| a.is::<OwnPasses<Adamw>>()));
-        assert!(is("adam", &[], |a| a.is::<OwnPasses<Adam>>()));
-        assert!(is("sgd", &[], |a| a.is::<OwnPasses<Sgd>>()));
-        assert!(is("sgd", &[("momentum", Recipe::Number(0.9))], |a| a.is::<OwnPasses<Sgd<Trace>>>()));
-        assert!(is("lion", &[], |a| a.is::<OwnPasses<Lion>>()));
+        let is = |name, rest: &[_], right: fn(&dyn Any) -> bool| right(&*with_own_loops(name, rest) as &dyn Any);
+        assert!(is("adamw", &[], |a| a.is::<OwnLoops<Adamw>>()));
+        assert!(is("adam", &[], |a| a.is::<OwnLoops<Adam>>()));
+        assert!(is("sgd", &[], |a| a.is::<OwnLoops<Sgd>>()));
+        assert!(is("sgd", &[("momentum", Recipe::Number(0.9))], |a| a.is::<OwnLoops<Sgd<Trace>>>()));
+        assert!(is("lion", &[], |a| a.is::<OwnLoops<Lion>>()));
         assert!(is("adamaxw", &[], |a| a.is::<crate::optimizer::Adamaxw>()));
         // It is indistinguishable from the inner transformation.
         let plain = crate::optimizer::adamw(0.1);
-        let boxed = with_own_passes("adamw", &[]);
+        let boxed = with_own_loops("adamw", &[]);
         assert_eq!((boxed.recipe(), boxed.describe()), (Transform::recipe(&plain), Transform::describe(&plain)));
     }
 

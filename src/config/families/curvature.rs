@@ -1,9 +1,9 @@
 //! Curvature: differences of gradients, or an estimate of the Hessian's diagonal.
 
 use crate::arguments::required;
+use crate::config::boxed_members::boxed_members;
 use crate::config::fields::Fields;
-use crate::config::in_parts::in_parts;
-use crate::config::registry::{Made, Member, Registry, nothing};
+use crate::config::registry::{Member, Registry, Unconfigured, placeholder};
 use crate::optimizer::*;
 use crate::recipe::Result;
 use crate::transform::*;
@@ -11,31 +11,31 @@ use crate::transform::*;
 pub(super) fn register(r: &mut Registry) {
     r.part(|| hutchinson_estimator_diag_hessian(0)).part(scale_by_lbfgs);
     // Missing: the default line search; `null`: none. Without a learning rate the direction is the step.
-    r.choosing("lbfgs", |given| {
+    r.constructor("lbfgs", |given| {
         Ok(match given.get("linesearch") {
             Some(search) => {
-                let mut other = nothing();
+                let mut other = placeholder();
                 search.build_into(&mut other)?;
-                in_parts(lbfgs().linesearch(other))
+                boxed_members(lbfgs().linesearch(other))
             }
-            None if given.has("linesearch") => in_parts(lbfgs().without_linesearch()),
-            None => in_parts(lbfgs()),
+            None if given.has("linesearch") => boxed_members(lbfgs().without_linesearch()),
+            None => boxed_members(lbfgs()),
         })
     })
-    .taking(&["linesearch"]);
-    r.choosing("scale_by_sophia", |given| {
+    .reads(&["linesearch"]);
+    r.constructor("scale_by_sophia", |given| {
         let scaled = scale_by_sophia(diagonal(given)?);
         let clips = given.get("clip_threshold").is_some() || !given.has("clip_threshold");
-        Ok(Made::named(if clips { scaled } else { scaled.without_clipping() }))
+        Ok(Unconfigured::named(if clips { scaled } else { scaled.without_clipping() }))
     })
-    .taking(&["hessian_diagonal_fn"]);
+    .reads(&["hessian_diagonal_fn"]);
     // The win rate is in the state instead of being printed.
-    r.choosing("sophia", |given| {
+    r.constructor("sophia", |given| {
         let scaled = sophia(required(), diagonal(given)?);
         let clips = given.get("clip_threshold").is_some() || !given.has("clip_threshold");
-        Ok(in_parts(if clips { scaled } else { scaled.without_clipping() }))
+        Ok(boxed_members(if clips { scaled } else { scaled.without_clipping() }))
     })
-    .taking(&["hessian_diagonal_fn", "verbose", "print_win_rate_every_n_steps"]);
+    .reads(&["hessian_diagonal_fn", "verbose", "print_win_rate_every_n_steps"]);
 }
 
 fn diagonal(given: &Fields<'_>) -> Result<Member> {

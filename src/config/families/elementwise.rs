@@ -1,7 +1,7 @@
 //! Element-wise operations: products, sums, bounds, means over time.
 
 use crate::arguments::required;
-use crate::config::registry::{Made, Registry};
+use crate::config::registry::{Registry, Unconfigured};
 use crate::optimizer::*;
 use crate::schedule::constant;
 use crate::select::Mask;
@@ -23,16 +23,20 @@ pub(super) fn register(r: &mut Registry) {
         .part(|| trace(required()))
         .part(zero_nans);
     // Optax's has its own mask.
-    r.choosing("add_decayed_weights", |given| {
+    r.constructor("add_decayed_weights", |given| {
         let decay = add_decayed_weights(0.0);
-        let Some(mask) = given.get("mask") else { return Ok(Made::named(decay)) };
-        Ok(Made::inside(masked(decay, mask.read::<Mask>()?)))
+        let Some(mask) = given.get("mask") else { return Ok(Unconfigured::named(decay)) };
+        Ok(Unconfigured::wrapping(masked(decay, mask.read::<Mask>()?)))
     })
-    .beside(&["mask"]);
+    .ignored_keys(&["mask"]);
     // Without momentum its arguments are ignored, as in Optax.
-    r.choosing("sgd", |given| {
+    r.constructor("sgd", |given| {
         let plain = sgd(required());
-        Ok(if given.get("momentum").is_some() { Made::named(plain.momentum(0.0)) } else { Made::named(plain) })
+        Ok(if given.get("momentum").is_some() {
+            Unconfigured::named(plain.momentum(0.0))
+        } else {
+            Unconfigured::named(plain)
+        })
     })
-    .beside(&["momentum", "nesterov", "accumulator_dtype"]);
+    .ignored_keys(&["momentum", "nesterov", "accumulator_dtype"]);
 }

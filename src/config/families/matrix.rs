@@ -1,19 +1,19 @@
 //! Transformations by the axes of a leaf: rows and columns, factors, singular values.
 
 use crate::arguments::required;
-use crate::config::in_parts::in_parts;
-use crate::config::registry::{Made, Registry};
+use crate::config::boxed_members::boxed_members;
+use crate::config::registry::{Registry, Unconfigured};
 use crate::optimizer::*;
 use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
     r.part(scale_by_factored_rms).part(scale_by_muon).part(scale_by_rowwise_rss).part(scale_by_sm3);
     // Absent arguments stay absent, because the type depends on them.
-    r.choosing("adafactor", |given| {
+    r.constructor("adafactor", |given| {
         let there = |name, default: Option<f64>| given.or(name, default.map(Into::into));
         let there = |name, default| Ok(there(name, default)?.map(|h: crate::schedule::Hyperparam| h.at(0)));
         let clip = if given.has("clipping_threshold") { None } else { Some(1.0) };
-        Ok(in_parts(
+        Ok(boxed_members(
             adafactor(1.0)
                 .multiply_by_parameter_scale(given.or("multiply_by_parameter_scale", true)?)
                 .clipping_threshold(there("clipping_threshold", clip)?)
@@ -21,14 +21,14 @@ pub(super) fn register(r: &mut Registry) {
                 .weight_decay_rate(there("weight_decay_rate", None)?),
         ))
     })
-    .taking(&["multiply_by_parameter_scale"]);
-    r.choosing("muon", |given| {
+    .reads(&["multiply_by_parameter_scale"]);
+    r.constructor("muon", |given| {
         let matrices = given.or("muon_weight_dimension_numbers", WeightDimensionNumbers::default())?;
         let muon = muon(required()).muon_weight_dimension_numbers(matrices);
         let apart = given.get("adam_learning_rate").is_some();
-        Ok(Made::named(if apart { muon.adam_learning_rate(0.0) } else { muon }))
+        Ok(Unconfigured::named(if apart { muon.adam_learning_rate(0.0) } else { muon }))
     })
-    .taking(&["muon_weight_dimension_numbers"]);
+    .reads(&["muon_weight_dimension_numbers"]);
     #[cfg(feature = "faer")]
     decomposed::register(r);
 }
@@ -43,21 +43,21 @@ mod decomposed {
     pub(super) fn register(r: &mut Registry) {
         r.part(scale_by_shampoo).part(scale_by_soap);
         // The presence of an inner transformation determines the type.
-        r.choosing("galore", move |given| {
+        r.constructor("galore", move |given| {
             let plain = galore(required());
             Ok(match base(given)? {
-                None => Made::named(plain),
-                Some(base) => Made::named(plain.base_optimizer(base)),
+                None => Unconfigured::named(plain),
+                Some(base) => Unconfigured::named(plain.base_optimizer(base)),
             })
         })
-        .taking(&["base_optimizer"]);
-        r.choosing("scale_by_galore", move |given| {
+        .reads(&["base_optimizer"]);
+        r.constructor("scale_by_galore", move |given| {
             Ok(match base(given)? {
-                None => Made::named(scale_by_galore()),
-                Some(base) => Made::named(scale_by_galore().base_optimizer(base)),
+                None => Unconfigured::named(scale_by_galore()),
+                Some(base) => Unconfigured::named(scale_by_galore().base_optimizer(base)),
             })
         })
-        .taking(&["base_optimizer"]);
+        .reads(&["base_optimizer"]);
     }
 
     fn base(given: &Fields<'_>) -> Result<Option<Boxed>> {

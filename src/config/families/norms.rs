@@ -1,16 +1,16 @@
 //! Scaling by norms and means of leaves or of the whole tree.
 
 use crate::arguments::required;
-use crate::config::registry::{Made, Registry};
+use crate::config::registry::{Registry, Unconfigured};
 use crate::recipe::OneOrMore;
 use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
-    r.choosing("adaptive_grad_clip", |given| {
+    r.constructor("adaptive_grad_clip", |given| {
         let axis = given.or::<Option<OneOrMore<isize>>>("axis", None)?.map(|axes| axes.0);
-        Ok(Made::named(adaptive_grad_clip(required()).axis(axis)))
+        Ok(Unconfigured::named(adaptive_grad_clip(required()).axis(axis)))
     })
-    .taking(&["axis"]);
+    .reads(&["axis"]);
     r.part(centralize)
         .part(|| clip_by_block_norm(required()))
         .part(|| clip_by_block_rms(required()))

@@ -3,7 +3,7 @@
 use super::common::chain_of;
 use crate::arguments::{Arguments, required};
 use crate::config::fields::Fields;
-use crate::config::registry::{Inside, Made, Member, Registry, nothing};
+use crate::config::registry::{InnerWithKeys, Member, Registry, Unconfigured, placeholder};
 use crate::element::DType;
 use crate::needs::Nothing;
 use crate::part::StepContext;
@@ -30,31 +30,32 @@ pub(super) fn register(r: &mut Registry) {
         .wrapper(quantized)
         .wrapper(|inner| schedule_free(inner, required()))
         // These have the inner transformation's arguments, if any.
-        .named("allow", || Made::member(allow(nothing(), [])))
-        .named("freezable", || Made::member(freezable(nothing())))
-        .named("skip_absent", || Made::member(skip_absent(nothing())));
+        .named("allow", || Unconfigured::member(allow(placeholder(), [])))
+        .named("freezable", || Unconfigured::member(freezable(placeholder())))
+        .named("skip_absent", || Unconfigured::member(skip_absent(placeholder())));
     // No extra argument has the parameters' leaves, so `mask_compatible_extra_args` has no effect.
-    r.choosing("masked", |_| Ok(Made::member(masked(nothing(), Mask::all())))).taking(&["mask_compatible_extra_args"]);
-    r.choosing("multi_steps", |given| {
-        let wrapped = multi_steps(nothing(), 1);
+    r.constructor("masked", |_| Ok(Unconfigured::member(masked(placeholder(), Mask::all()))))
+        .reads(&["mask_compatible_extra_args"]);
+    r.constructor("multi_steps", |given| {
+        let wrapped = multi_steps(placeholder(), 1);
         Ok(match given.or("should_skip_update_fn", None)? {
-            None => Made::named(wrapped),
-            Some(Skip::NotFinite) => Made::named(wrapped.should_skip_update_fn(skip_not_finite())),
-            Some(Skip::Large(norm)) => Made::named(wrapped.should_skip_update_fn(skip_large_updates(norm))),
+            None => Unconfigured::named(wrapped),
+            Some(Skip::NotFinite) => Unconfigured::named(wrapped.should_skip_update_fn(skip_not_finite())),
+            Some(Skip::Large(norm)) => Unconfigured::named(wrapped.should_skip_update_fn(skip_large_updates(norm))),
         })
     })
-    .taking(&["should_skip_update_fn"]);
-    r.choosing("skip_on_spike", |given| {
-        let wrapped = skip_on_spike(nothing(), 0.0);
+    .reads(&["should_skip_update_fn"]);
+    r.constructor("skip_on_spike", |given| {
+        let wrapped = skip_on_spike(placeholder(), 0.0);
         Ok(match given.or("of", Of::Norm)? {
-            Of::Norm => Made::named(wrapped),
-            Of::Loss => Made::named(wrapped.of_loss()),
+            Of::Norm => Unconfigured::named(wrapped),
+            Of::Loss => Unconfigured::named(wrapped.of_loss()),
         })
     })
-    .taking(&["of"]);
+    .reads(&["of"]);
     for (name, mask) in [("conditionally_transform", false), ("conditionally_mask", true)] {
-        r.choosing(name, move |given| conditionally(given, mask))
-            .taking(&["should_transform_fn", "forward_extra_args"]);
+        r.constructor(name, move |given| conditionally(given, mask))
+            .reads(&["should_transform_fn", "forward_extra_args"]);
     }
     r.whole("chain", |node| Ok(chain_of(node.read::<Vec<Member>>()?)), <Vec<Member> as FromRecipe>::schema);
     r.whole(
@@ -109,7 +110,7 @@ fn object(arguments: &[(&str, String)], required: &[&str]) -> String {
 
 impl FromRecipe for Member {
     fn from_recipe(node: &Node<'_>) -> Result<Member> {
-        let mut member = nothing();
+        let mut member = placeholder();
         node.build_into(&mut member)?;
         Ok(member)
     }
@@ -164,7 +165,7 @@ fn read_inject(node: &Node<'_>) -> Result<Member> {
     let missing = || ConfigError::wrong(node.place(), "an argument `inner`", "none");
     let inner = fields.get("inner").ok_or_else(missing)?;
     let OneOrMore(mut static_args) = fields.or("static_args", OneOrMore(Vec::<String>::new()))?;
-    let Inside(mut inside, of_config) = inner.read()?;
+    let InnerWithKeys(mut inside, of_config) = inner.read()?;
     // An argument with another name in the builder, such as a `key`, is never injected.
     let mut of_builder = Vec::new();
     inside.arguments(&mut |name, _| of_builder.push(name));
@@ -176,19 +177,19 @@ fn read_inject(node: &Node<'_>) -> Result<Member> {
     })
 }
 
-impl FromRecipe for Inside {
-    fn from_recipe(node: &Node<'_>) -> Result<Inside> {
+impl FromRecipe for InnerWithKeys {
+    fn from_recipe(node: &Node<'_>) -> Result<InnerWithKeys> {
         let (name, inside) = node.call()?;
         if name != "masked" {
-            let mut named = Inside(Box::new(crate::transform::identity()), Vec::new());
+            let mut named = InnerWithKeys(Box::new(crate::transform::identity()), Vec::new());
             node.build_into(&mut named)?;
             return Ok(named);
         }
         let fields = inside.fields(&["inner", "mask", "freeze_others", "mask_compatible_extra_args"])?;
-        let Inside(inner, names) = fields.required("inner")?;
+        let InnerWithKeys(inner, names) = fields.required("inner")?;
         let wrapped = masked(inner, fields.required::<Mask>("mask")?);
         let frozen = fields.or("freeze_others", false)?;
-        Ok(Inside(Box::new(if frozen { wrapped.freeze_others() } else { wrapped }), names))
+        Ok(InnerWithKeys(Box::new(if frozen { wrapped.freeze_others() } else { wrapped }), names))
     }
 }
 
@@ -284,19 +285,19 @@ impl Condition for OfStep {
     }
 }
 
-fn conditionally(given: &Fields<'_>, mask: bool) -> Result<Made> {
-    fn made(mask: bool, condition: impl Condition) -> Result<Made> {
+fn conditionally(given: &Fields<'_>, mask: bool) -> Result<Unconfigured> {
+    fn unconfigured(mask: bool, condition: impl Condition) -> Result<Unconfigured> {
         Ok(match mask {
-            true => Made::named(conditionally_mask(nothing(), condition)),
-            false => Made::named(conditionally_transform(nothing(), condition)),
+            true => Unconfigured::named(conditionally_mask(placeholder(), condition)),
+            false => Unconfigured::named(conditionally_transform(placeholder(), condition)),
         })
     }
     let told = given.or("forward_extra_args", false)?;
     match given.required("should_transform_fn", When::Less(0))? {
-        When::Less(n) => made(mask, OfStep::Less(step_lt(n))),
-        When::AtLeast(n) => made(mask, OfStep::AtLeast(step_ge(n))),
-        When::Mod(n, remainder) => made(mask, OfStep::Mod(step_mod(n, remainder))),
-        When::ValueLess(limit) if told => made(mask, value_lt(limit)),
+        When::Less(n) => unconfigured(mask, OfStep::Less(step_lt(n))),
+        When::AtLeast(n) => unconfigured(mask, OfStep::AtLeast(step_ge(n))),
+        When::Mod(n, remainder) => unconfigured(mask, OfStep::Mod(step_mod(n, remainder))),
+        When::ValueLess(limit) if told => unconfigured(mask, value_lt(limit)),
         When::ValueLess(_) => {
             Err(given.refuse("`forward_extra_args` true, so that the condition receives the value", "false"))
         }

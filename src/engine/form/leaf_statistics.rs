@@ -3,15 +3,15 @@
 use core::any::Any;
 
 use super::super::expansion::Expansion;
-use super::super::limits::MOST_SLOTS;
+use super::super::limits::MAX_SLOTS;
 use super::super::whole::NOT_REMOTE;
 use super::super::{
-    AllUses, ChunkAt, Contribution, InitContext, Outcome, PassRange, PassStructure, Slot, SlotList, StepContext, Sums,
-    Then, Uses, WholeTree, followed_by, fused,
+    Contribution, InitContext, Outcome, PassRange, PassStructure, Slot, SlotAccess, SlotAccesses, SlotList, StageChunk,
+    StepContext, Sums, Then, WholeTree, append, fused,
 };
 use super::rule::checked_slots;
 use super::state::{Arrays, of_part};
-use super::whole::whole_here;
+use super::whole::local_leaves;
 use super::{Form, Part, PartState, SlotArray};
 use crate::element::Real;
 use crate::error::Result;
@@ -60,8 +60,8 @@ pub enum WithLeafStatistics {}
 ///         Ok(PerLeaf::new(at.active(), Scalar::new(1.0)))
 ///     }
 ///
-///     fn look(&self, largest: &mut PerLeaf<Scalar>, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-///         tree.look(&mut Largest(largest));
+///     fn collect_statistics(&self, largest: &mut PerLeaf<Scalar>, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+///         tree.observe(&mut Largest(largest));
 ///     }
 ///
 ///     fn scalars<C: Real>(&self, largest: &PerLeaf<Scalar>, leaf: usize) -> C {
@@ -76,7 +76,7 @@ pub enum WithLeafStatistics {}
 /// struct Largest<'a>(&'a mut PerLeaf<Scalar>);
 ///
 /// impl LeafObserver for Largest<'_> {
-///     fn look<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
+///     fn observe<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
 ///         let largest = u.iter().fold(0.0_f64, |largest, u| largest.max(u.as_f64().abs()));
 ///         self.0.set(leaf, Scalar::new(largest));
 ///     }
@@ -121,8 +121,8 @@ pub trait LeafStatistics: Part<Form = WithLeafStatistics> {
     /// The values that all elements of a leaf share.
     type Scalars<C: Real>: Copy + Send + Sync;
 
-    /// As [`WholeTreeTransformation::work`](super::WholeTreeTransformation::work).
-    fn work(&self, leaf: &LeafSpec) -> f64 {
+    /// As [`WholeTreeTransformation::cost`](super::WholeTreeTransformation::cost).
+    fn cost(&self, leaf: &LeafSpec) -> f64 {
         leaf.len() as f64
     }
 
@@ -133,9 +133,9 @@ pub trait LeafStatistics: Part<Form = WithLeafStatistics> {
     /// If the part cannot work on these parameters.
     fn start(&self, at: &InitContext<'_>) -> Result<Self::State>;
 
-    /// [Reads](WholeTree::look) the updates and stores its statistics in the state. No [leaves](WholeTree::leaf) can be
-    /// rewritten.
-    fn look(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>);
+    /// [Reads](WholeTree::observe) the updates and stores its statistics in the state. No [leaves](WholeTree::leaf) can
+    /// be rewritten.
+    fn collect_statistics(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>);
 
     /// Computes, in `f64`, the values that all elements of a leaf share, and rounds them once with [`Real::of`].
     fn scalars<C: Real>(&self, state: &Self::State, leaf: usize) -> Self::Scalars<C>;
@@ -175,7 +175,7 @@ const fn expanded<P: LeafStatistics>() -> usize {
 /// #     type Expanded<C: Real> = [C; 4];
 /// #     type Scalars<C: Real> = ();
 /// #     fn start(&self, _: &InitContext<'_>) -> Result<()> { Ok(()) }
-/// #     fn look(&self, _: &mut (), _: &StepContext<'_>, _: &mut WholeTree<'_>) {}
+/// #     fn collect_statistics(&self, _: &mut (), _: &StepContext<'_>, _: &mut WholeTree<'_>) {}
 /// #     fn scalars<C: Real>(&self, _: &(), _: usize) {}
 /// #     fn apply<C: Real>((): (), _: &mut [C; 4], _: &[C; 4], u: C) -> C { u }
 /// # }
@@ -198,7 +198,7 @@ const fn expanded<P: LeafStatistics>() -> usize {
 /// #     type Expanded<C: Real> = [C; 5];
 /// #     type Scalars<C: Real> = ();
 /// #     fn start(&self, _: &InitContext<'_>) -> Result<()> { Ok(()) }
-/// #     fn look(&self, _: &mut (), _: &StepContext<'_>, _: &mut WholeTree<'_>) {}
+/// #     fn collect_statistics(&self, _: &mut (), _: &StepContext<'_>, _: &mut WholeTree<'_>) {}
 /// #     fn scalars<C: Real>(&self, _: &(), _: usize) {}
 /// #     fn apply<C: Real>((): (), _: &mut [C; 4], _: &[C; 5], u: C) -> C { u }
 /// # }
@@ -207,7 +207,7 @@ const fn expanded<P: LeafStatistics>() -> usize {
 const fn slots<P: LeafStatistics>() -> usize {
     let slots = checked_slots(P::SLOTS, <P::Slots<f32> as SlotArray<f32>>::LEN) + expanded::<P>();
     assert!(
-        slots <= MOST_SLOTS,
+        slots <= MAX_SLOTS,
         "a part with leaf statistics has at most 8 values per element: state arrays and expanded statistics"
     );
     slots
@@ -229,16 +229,17 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
     const SHAPE: PassStructure = PassStructure {
         barriers: 1,
         stateful: (!P::SLOTS.is_empty() as u32) << 1,
-        looks: 1,
-        untouched: 1,
+        reads_updates: 1,
+        unmodified: 1,
         joins: !P::BY_LEAF,
-        ..PassStructure::NOTHING
+        ..PassStructure::NONE
     };
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = false;
     const ROWS: bool = false;
     const SLOTS: usize = slots::<P>();
-    const USES: AllUses = followed_by(Uses::of(2, 2).of_all(), P::SLOTS.len(), Uses::of(2, 0).of_all(), 0);
+    const SLOT_ACCESSES: SlotAccesses =
+        append(SlotAccess::of(2, 2).of_all(), P::SLOTS.len(), SlotAccess::of(2, 0).of_all(), 0);
 
     fn validate(_: &P) -> Result<()> {
         const { slots::<P>() };
@@ -246,7 +247,7 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
     }
 
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<Self::State> {
-        let here = whole_here((P::NAME, P::BY_LEAF), at, &|leaf| part.work(leaf))?;
+        let here = local_leaves((P::NAME, P::BY_LEAF), at, &|leaf| part.cost(leaf))?;
         let at = &here.as_ref().map_or(*at, |here| at.with_active(here));
         Ok(PartState { memory: part.start(at)?, arrays: Arrays::new(P::SLOTS, at, &|slot| of_part(part, slot))? })
     }
@@ -264,15 +265,15 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
         sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
-        if sums.again.is_some() {
+        if sums.repeats.is_some() {
             return;
         }
         tree.remote.iter_mut().for_each(|remote| remote.enter(P::NAME));
-        part.look(&mut state.memory, at, &mut tree.without(at.resting));
+        part.collect_statistics(&mut state.memory, at, &mut tree.without(at.resting));
         *done = true;
     }
 
-    fn in_chunk<C: Real>(part: &P, state: &Self::State, done: &bool, at: ChunkAt, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(part: &P, state: &Self::State, done: &bool, at: StageChunk, then: &mut Then<'_, C>) {
         if const { C::RECORDS } {
             return then(&mut |_| C::refuse(NOT_REMOTE));
         }
@@ -295,7 +296,7 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
         state.arrays.list(leaf, list);
         if const { expanded::<P>() > 0 } {
             let (single, double) = (fill::<P, f32>, fill::<P, f64>);
-            list.push_found(Expansion { state: &state.memory, leaf, single, double }, expanded::<P>());
+            list.push_statistics(Expansion { state: &state.memory, leaf, single, double }, expanded::<P>());
         }
     }
 
@@ -303,13 +304,13 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
     fn apply<C: Real>(
         k: &P::Scalars<C>,
         at: usize,
-        span: PassRange,
+        range: PassRange,
         slots: &mut [C],
         u: C,
         _: C,
         _: &mut [Contribution<C>],
     ) -> C {
-        if !span.has(at + 1) {
+        if !range.has(at + 1) {
             return u;
         }
         let (own, found) = slots.split_at_mut(const { P::SLOTS.len() });
@@ -322,7 +323,7 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
         }
     }
 
-    fn state_bytes(_: &P, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
-        if span.has(at + 1) { state.arrays.bytes(leaf, &|_| 2) } else { 0 }
+    fn state_bytes(_: &P, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize {
+        if range.has(at + 1) { state.arrays.bytes(leaf, &|_| 2) } else { 0 }
     }
 }

@@ -3,8 +3,8 @@
 use core::marker::PhantomData;
 
 use super::super::fused::{To, loop_on_tile};
-use super::super::kernel::{Body, DROP, GIVE, run};
-use super::super::limits::MOST_SLOTS;
+use super::super::kernel::{Body, DROP, STORE, run};
+use super::super::limits::MAX_SLOTS;
 use super::super::slot::Access;
 use super::super::{Contribution, PassRange, SlotList, Tile, sums};
 use super::SlotArray;
@@ -12,7 +12,7 @@ use super::state::Arrays as StateArrays;
 use crate::element::{DType, Real};
 
 /// The maximum number of reductions of one loop.
-pub(super) const MOST_PART_SUMS: usize = 4;
+pub(super) const MAX_PART_SUMS: usize = 4;
 
 #[inline(always)]
 pub(super) fn add_sums<C: Real>(terms: &mut [Contribution<C>], sums: &impl SlotArray<C::Wide>) {
@@ -24,13 +24,13 @@ pub(super) fn add_sums<C: Real>(terms: &mut [Contribution<C>], sums: &impl SlotA
     }
 }
 
-/// Returns a reducing part's inputs, update and parameter; in a loop that only [reduces](PassRange::later), the
+/// Returns a reducing part's inputs, update and parameter; in a loop that only [reduces](PassRange::deferred), the
 /// recorded ones.
 #[inline(always)]
-pub(super) fn goes_in<C: Real>(terms: &mut [Contribution<C>], span: PassRange, into: (C, C)) -> (C, C) {
+pub(super) fn reducing_inputs<C: Real>(terms: &mut [Contribution<C>], range: PassRange, into: (C, C)) -> (C, C) {
     let [first, ..] = terms else { return into };
-    let into = if span.later { first.went_in.unwrap_or(into) } else { into };
-    first.went_in = Some(into);
+    let into = if range.deferred { first.inputs.unwrap_or(into) } else { into };
+    first.inputs = Some(into);
     into
 }
 
@@ -57,16 +57,16 @@ pub(super) fn on_slots<C: Real, S: SlotArray<C>, T>(
     if S::LEN == 0 {
         return f(S::of(&mut []));
     }
-    let mut own = [C::zero(); MOST_SLOTS];
+    let mut own = [C::zero(); MAX_SLOTS];
     let own = &mut own[..S::LEN];
-    bring(accesses, Access::reads, slots, own);
+    copy_slots(accesses, Access::reads, slots, own);
     let done = f(S::of(own));
-    bring(accesses, Access::writes, own, slots);
+    copy_slots(accesses, Access::writes, own, slots);
     done
 }
 
 #[inline(always)]
-fn bring<C: Real>(accesses: &[Access], may: fn(Access) -> bool, from: &[C], to: &mut [C]) {
+fn copy_slots<C: Real>(accesses: &[Access], may: fn(Access) -> bool, from: &[C], to: &mut [C]) {
     for slot in 0..from.len().min(to.len()) {
         if may(Access::of(accesses, slot)) {
             to[slot] = from[slot];
@@ -82,13 +82,13 @@ pub(super) const fn reads_any(all: &[Access]) -> bool {
     slot < all.len()
 }
 
-struct Each<F>(PhantomData<F>);
+struct ElementLoop<F>(PhantomData<F>);
 
-impl<F: OnElement<C>, C: Real> Body<C> for Each<F> {
+impl<F: OnElement<C>, C: Real> Body<C> for ElementLoop<F> {
     type Kernel = F;
     const ARRAYS: usize = <F::Slots as SlotArray<C>>::LEN;
-    const READS: [bool; MOST_SLOTS] = slots_where(F::ACCESS, false);
-    const WRITES: [bool; MOST_SLOTS] = slots_where(F::ACCESS, true);
+    const READS: [bool; MAX_SLOTS] = slots_where(F::ACCESS, false);
+    const WRITES: [bool; MAX_SLOTS] = slots_where(F::ACCESS, true);
     const READS_PARAMS: bool = F::READS_PARAMS;
     const SUMS: usize = <F::Sums as SlotArray<C::Wide>>::LEN;
 
@@ -99,7 +99,7 @@ impl<F: OnElement<C>, C: Real> Body<C> for Each<F> {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Contribution<C>; sums::MOST_SUMS],
+        terms: &mut [Contribution<C>; sums::MAX_SUMS],
     ) -> C {
         let (next, sums) = f.apply(F::Slots::of(slots), u, p);
         add_sums(terms, &sums);
@@ -107,9 +107,9 @@ impl<F: OnElement<C>, C: Real> Body<C> for Each<F> {
     }
 }
 
-const fn slots_where(all: &[Access], written: bool) -> [bool; MOST_SLOTS] {
-    let (mut slots, mut slot) = ([false; MOST_SLOTS], 0);
-    while slot < MOST_SLOTS {
+const fn slots_where(all: &[Access], written: bool) -> [bool; MAX_SLOTS] {
+    let (mut slots, mut slot) = ([false; MAX_SLOTS], 0);
+    while slot < MAX_SLOTS {
         slots[slot] = if written { Access::of(all, slot).writes() } else { Access::of(all, slot).reads() };
         slot += 1;
     }
@@ -118,11 +118,11 @@ const fn slots_where(all: &[Access], written: bool) -> [bool; MOST_SLOTS] {
 
 /// Applies a function to a tile, read in place, and adds its contributions to the reductions from index `sum`.
 pub(super) fn each<F: OnElement<C>, C: Real>(f: F, arrays: &StateArrays, sum: usize, tile: &mut Tile<'_, C>) {
-    each_beside(f, arrays, sum, tile, tile.p);
+    each_with_params(f, arrays, sum, tile, tile.p);
 }
 
 /// As [`each`], with the given elements in place of the parameters.
-pub(super) fn each_beside<F: OnElement<C>, C: Real>(
+pub(super) fn each_with_params<F: OnElement<C>, C: Real>(
     f: F,
     arrays: &StateArrays,
     sum: usize,
@@ -130,21 +130,21 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
     p: &[C],
 ) {
     if arrays.has(tile.leaf) {
-        Ways::<F, C>::TILE(f, arrays, sum, tile, p);
+        SelectedLoop::<F, C>::TILE(f, arrays, sum, tile, p);
     }
 }
 
 /// The loop over a tile; see `passes`.
-struct Ways<F, C>(PhantomData<(F, C)>);
+struct SelectedLoop<F, C>(PhantomData<(F, C)>);
 
 type TileFn<F, C> = fn(F, &StateArrays, usize, &mut Tile<'_, C>, &[C]);
 
-impl<F: OnElement<C>, C: Real> Ways<F, C> {
+impl<F: OnElement<C>, C: Real> SelectedLoop<F, C> {
     const TILE: TileFn<F, C> = if C::RECORDS { Self::record } else { Self::through };
 
     fn record(f: F, arrays: &StateArrays, sum: usize, tile: &mut Tile<'_, C>, p: &[C]) {
         let p = p[0];
-        tile.record(&arrays.in_record(tile.leaf), sum..sum + F::Sums::LEN, &|slots, u, terms| {
+        tile.record(&arrays.recorded_array(tile.leaf), sum..sum + F::Sums::LEN, &|slots, u, terms| {
             let (next, sums) = on_slots::<C, F::Slots, _>(F::ACCESS, slots, |slots| f.apply(slots, u, p));
             add_sums(terms, &sums);
             if F::REWRITES { next } else { u }
@@ -156,8 +156,8 @@ impl<F: OnElement<C>, C: Real> Ways<F, C> {
         if const { <F::Slots as SlotArray<C>>::LEN > 0 } {
             arrays.list_read(F::ACCESS, tile.leaf, &mut list);
         }
-        let run = const { if F::REWRITES { run::<Each<F>, C, GIVE> } else { run::<Each<F>, C, DROP> } };
-        let to = if F::REWRITES { To::Updates } else { To::Nowhere };
+        let run = const { if F::REWRITES { run::<ElementLoop<F>, C, STORE> } else { run::<ElementLoop<F>, C, DROP> } };
+        let to = if F::REWRITES { To::Updates } else { To::Discard };
         let added = loop_on_tile(&list, to, tile, Some(p), &mut |arrays| run(simd, &f, arrays));
         let own = &mut tile.sums[sum..][..F::Sums::LEN];
         own.iter_mut().zip(&added).for_each(|(sum, added)| *sum += added);

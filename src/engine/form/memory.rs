@@ -4,12 +4,12 @@ use core::marker::PhantomData;
 
 use super::super::fused::with_slices;
 use super::super::simd::{Job, dispatch_chain};
-use super::super::sums::MOST_SUMS;
+use super::super::sums::MAX_SUMS;
 use super::super::{
-    AllUses, ChunkAt, Contribution, Emission, InitContext, Outcome, PassRange, PassStructure, Slot, SlotList,
-    StepContext, Sums, Then, Tile, Uses, fused,
+    Contribution, Emission, InitContext, Outcome, PassRange, PassStructure, Slot, SlotAccess, SlotAccesses, SlotList,
+    StageChunk, StepContext, Sums, Then, Tile, fused,
 };
-use super::rule::{Cut, checked_slots, keeps_zeros};
+use super::rule::{SlotSlices, checked_slots, keeps_zeros};
 use super::state::{Arrays, of_part};
 use super::{Form, Part, PartState, SlotArray};
 use crate::element::{DType, Real};
@@ -17,8 +17,8 @@ use crate::error::Result;
 use crate::needs::{Needs, Nothing};
 use crate::state::State;
 
-/// The form of a [`RuleWithMemory`]. `Asks` are the inputs of a step besides gradients.
-pub struct OneElementWithMemory<Asks = Nothing>(PhantomData<fn() -> Asks>);
+/// The form of a [`RuleWithMemory`]. `Inputs` are the inputs of a step besides gradients.
+pub struct OneElementWithMemory<Inputs = Nothing>(PhantomData<fn() -> Inputs>);
 
 /// A [`Rule`](super::Rule) with memory of any kind.
 ///
@@ -75,37 +75,37 @@ pub trait RuleWithMemory: Part {
         k
     }
 
-    /// True if leaves may use [`apply_apart`](RuleWithMemory::apply_apart). Otherwise
-    /// [`is_apart`](RuleWithMemory::is_apart) is not called, and no loop is instantiated for them.
-    const APART: bool = false;
+    /// True if leaves may use [`apply_slice`](RuleWithMemory::apply_slice). Otherwise
+    /// [`uses_slices`](RuleWithMemory::uses_slices) is not called, and no loop is instantiated for them.
+    const USES_SLICES: bool = false;
 
-    /// Returns true if a leaf uses [`apply_apart`](RuleWithMemory::apply_apart) in this step. It is for arithmetic that
+    /// Returns true if a leaf uses [`apply_slice`](RuleWithMemory::apply_slice) in this step. It is for arithmetic that
     /// depends on the position of an element, or would keep the loop of the whole chain from being vectorized.
-    fn is_apart(&self, memory: &Self::Memory, leaf: usize) -> bool {
+    fn uses_slices(&self, memory: &Self::Memory, leaf: usize) -> bool {
         let _ = (memory, leaf);
         false
     }
 
-    /// Transforms a slice of a leaf that [`is_apart`](RuleWithMemory::is_apart), with the slices of its state arrays.
-    /// Counts nothing. Write `#[inline(always)]` on it.
-    fn apply_apart<C: Real>(
+    /// Transforms a slice of a leaf that [`uses_slices`](RuleWithMemory::uses_slices), with the slices of its state
+    /// arrays. Counts nothing. Write `#[inline(always)]` on it.
+    fn apply_slice<C: Real>(
         &self,
         memory: &Self::Memory,
         k: Self::Scalars<C>,
-        slots: <Self::Slots<C> as Cut<C>>::Slices<'_>,
-        stretch: Stretch<'_, C>,
+        slots: <Self::Slots<C> as SlotSlices<C>>::Slices<'_>,
+        slice: LeafSlice<'_, C>,
     ) {
-        let _ = (memory, k, slots, stretch);
+        let _ = (memory, k, slots, slice);
     }
 
-    /// An additional state array for leaves that [need](RuleWithMemory::needs_beside) it.
+    /// An additional state array for leaves that [need](RuleWithMemory::needs_extra_slot) it.
     ///
-    /// It starts as a copy of the parameters. Such leaves are [apart](RuleWithMemory::is_apart) and find it in
-    /// [`Stretch::beside`]. If the memory has parameters for evaluation, this array has them for these leaves.
-    const BESIDE: Option<Slot> = None;
+    /// It starts as a copy of the parameters. Such leaves [use slices](RuleWithMemory::uses_slices) and find it in
+    /// [`LeafSlice::extra`]. If the memory has parameters for evaluation, this array has them for these leaves.
+    const EXTRA_SLOT: Option<Slot> = None;
 
-    /// Returns true if a leaf needs the array [`BESIDE`](RuleWithMemory::BESIDE).
-    fn needs_beside(&self, at: &InitContext<'_>, leaf: usize) -> bool {
+    /// Returns true if a leaf needs the array [`EXTRA_SLOT`](RuleWithMemory::EXTRA_SLOT).
+    fn needs_extra_slot(&self, at: &InitContext<'_>, leaf: usize) -> bool {
         let _ = (at, leaf);
         false
     }
@@ -126,7 +126,7 @@ pub trait RuleWithMemory: Part {
 /// A slice of one leaf's updates with its parameters.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Stretch<'a, C> {
+pub struct LeafSlice<'a, C> {
     /// The index of the leaf.
     pub leaf: usize,
     /// The index, in memory order, of the slice's first element.
@@ -135,28 +135,28 @@ pub struct Stretch<'a, C> {
     pub u: &'a mut [C],
     /// The parameters, if the rule reads them.
     pub p: &'a [C],
-    /// The array [`BESIDE`](RuleWithMemory::BESIDE), if the leaf has it; else empty.
-    pub beside: &'a mut [C],
+    /// The array [`EXTRA_SLOT`](RuleWithMemory::EXTRA_SLOT), if the leaf has it; else empty.
+    pub extra: &'a mut [C],
 }
 
-struct Apart<'a, R: RuleWithMemory, C: Real> {
+struct ApplySlice<'a, R: RuleWithMemory, C: Real> {
     rule: &'a R,
     memory: &'a R::Memory,
     k: R::Scalars<C>,
-    slots: <R::Slots<C> as Cut<C>>::Slices<'a>,
-    stretch: Stretch<'a, C>,
+    slots: <R::Slots<C> as SlotSlices<C>>::Slices<'a>,
+    slice: LeafSlice<'a, C>,
 }
 
-impl<R: RuleWithMemory, C: Real> Job for Apart<'_, R, C> {
+impl<R: RuleWithMemory, C: Real> Job for ApplySlice<'_, R, C> {
     type Output = ();
     const IS_RUN: bool = !C::RECORDS;
     #[inline(always)]
     fn run(self) {
-        self.rule.apply_apart(self.memory, self.k, self.slots, self.stretch);
+        self.rule.apply_slice(self.memory, self.k, self.slots, self.slice);
     }
 }
 
-fn apart<R: RuleWithMemory, C: Real>(
+fn run_slice<R: RuleWithMemory, C: Real>(
     rule: &R,
     state: &PartState<R::Memory>,
     list: &SlotList<'_>,
@@ -167,18 +167,18 @@ fn apart<R: RuleWithMemory, C: Real>(
     }
     tile.reads(list);
     tile.prefetch_share();
-    tile.settle();
+    tile.materialize();
     let (leaf, start, n, simd) = (tile.leaf, tile.start, tile.u.len(), tile.simd);
-    let (memory, k, spare) = (&state.memory, rule.scalars(&state.memory, leaf), core::mem::take(&mut tile.spare));
-    with_slices(list, start, n, (simd, spare), &mut |mut slots| {
-        let beside = match state.arrays.has_beside(leaf) {
+    let (memory, k, scratch) = (&state.memory, rule.scalars(&state.memory, leaf), core::mem::take(&mut tile.scratch));
+    with_slices(list, start, n, (simd, scratch), &mut |mut slots| {
+        let extra = match state.arrays.has_extra_slot(leaf) {
             true => core::mem::take(&mut slots[const { R::SLOTS.len() }]),
             false => Default::default(),
         };
-        let stretch = Stretch { leaf, start, u: &mut *tile.u, p: tile.p, beside };
-        dispatch_chain(simd, Apart { rule, memory, k, slots: R::Slots::<C>::slices(slots), stretch });
+        let slice = LeafSlice { leaf, start, u: &mut *tile.u, p: tile.p, extra };
+        dispatch_chain(simd, ApplySlice { rule, memory, k, slots: R::Slots::<C>::slices(slots), slice });
     });
-    tile.spare = spare;
+    tile.scratch = scratch;
 }
 
 impl<R: RuleWithMemory + Part<Form = OneElementWithMemory<A>>, A: Needs> Form<R> for OneElementWithMemory<A> {
@@ -191,10 +191,10 @@ impl<R: RuleWithMemory + Part<Form = OneElementWithMemory<A>>, A: Needs> Form<R>
         PassStructure { typed: R::TYPED, ..PassStructure::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS) }
             .counting(R::COUNTS);
     const FUSES: bool = true;
-    const FUSES_ALWAYS: bool = !R::APART;
+    const FUSES_ALWAYS: bool = !R::USES_SLICES;
     const ROWS: bool = true;
     const SLOTS: usize = checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN);
-    const USES: AllUses = Uses::of(1, 1).of_all();
+    const SLOT_ACCESSES: SlotAccesses = SlotAccess::of(1, 1).of_all();
 
     fn validate(_: &R) -> Result<()> {
         const { checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN) };
@@ -203,10 +203,10 @@ impl<R: RuleWithMemory + Part<Form = OneElementWithMemory<A>>, A: Needs> Form<R>
 
     fn init_state(rule: &R, at: &InitContext<'_>) -> Result<Self::State> {
         let mut arrays = Arrays::new(R::SLOTS, at, &|slot| of_part(rule, rule.slot(slot)))?;
-        if let Some(slot) = R::BESIDE {
+        if let Some(slot) = R::EXTRA_SLOT {
             let needs: Vec<bool> =
-                (0..at.active.len()).map(|leaf| at.active[leaf] && rule.needs_beside(at, leaf)).collect();
-            arrays = arrays.with_beside(slot, at, &needs)?;
+                (0..at.active.len()).map(|leaf| at.active[leaf] && rule.needs_extra_slot(at, leaf)).collect();
+            arrays = arrays.with_extra_slot(slot, at, &needs)?;
         }
         Ok(PartState { memory: rule.start(at)?, arrays })
     }
@@ -219,8 +219,9 @@ impl<R: RuleWithMemory + Part<Form = OneElementWithMemory<A>>, A: Needs> Form<R>
         let memory = &state.memory;
         let mut keeps = (0..sums.structure.len()).map(|leaf| {
             let of_zero =
-                |slots: &mut _| R::apply(rule.scalars::<f64>(memory, leaf), slots, 0.0, 0.0, &mut [0; MOST_SUMS]);
-            !(R::APART && rule.is_apart(memory, leaf)) && keeps_zeros::<R::Slots<f64>>(R::READS_PARAMS, of_zero)
+                |slots: &mut _| R::apply(rule.scalars::<f64>(memory, leaf), slots, 0.0, 0.0, &mut [0; MAX_SUMS]);
+            !(R::USES_SLICES && rule.uses_slices(memory, leaf))
+                && keeps_zeros::<R::Slots<f64>>(R::READS_PARAMS, of_zero)
         });
         outcome.emitted = !R::ZERO && (outcome.emitted || !keeps.all(|keeps| keeps));
         rule.finish(&mut state.memory, sums);
@@ -231,25 +232,26 @@ impl<R: RuleWithMemory + Part<Form = OneElementWithMemory<A>>, A: Needs> Form<R>
         if R::ZERO { Emission::Zeros(0) } else { Emission::Updates }
     }
 
-    fn in_chunk<C: Real>(rule: &R, state: &Self::State, run: &(), at: ChunkAt, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(rule: &R, state: &Self::State, run: &(), at: StageChunk, then: &mut Then<'_, C>) {
         if R::ZERO && R::SLOTS.is_empty() && R::COUNTS == 0 {
             return then(&mut |tile| {
-                if at.span.has(at.place.at) {
+                if at.range.has(at.place.at) {
                     tile.set_zero();
                 }
             });
         }
-        if const { !R::APART } || Self::fuses_now(rule, state, run, at.leaf) {
+        if const { !R::USES_SLICES } || Self::fuses_now(rule, state, run, at.leaf) {
             return fused(rule, (state, run), at, then);
         }
-        let Some(list) = state.arrays.of_leaf(at.leaf).filter(|_| at.span.has(at.place.at)) else {
+        let Some(list) = state.arrays.of_leaf(at.leaf).filter(|_| at.range.has(at.place.at)) else {
             return then(&mut |_| {});
         };
-        then(&mut |tile| apart(rule, state, &list, tile));
+        then(&mut |tile| run_slice(rule, state, &list, tile));
     }
 
     fn fuses_now(rule: &R, state: &Self::State, (): &(), leaf: usize) -> bool {
-        !(R::APART && (R::BESIDE.is_some() && state.arrays.has_beside(leaf) || rule.is_apart(&state.memory, leaf)))
+        !(R::USES_SLICES
+            && (R::EXTRA_SLOT.is_some() && state.arrays.has_extra_slot(leaf) || rule.uses_slices(&state.memory, leaf)))
     }
 
     #[inline]
@@ -265,23 +267,23 @@ impl<R: RuleWithMemory + Part<Form = OneElementWithMemory<A>>, A: Needs> Form<R>
     fn apply<C: Real>(
         k: &R::Scalars<C>,
         at: usize,
-        span: PassRange,
+        range: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
         terms: &mut [Contribution<C>],
     ) -> C {
-        if !span.has(at) {
+        if !range.has(at) {
             return u;
         }
-        let mut counts = [0; MOST_SUMS];
-        let k = match span.dtype {
+        let mut counts = [0; MAX_SUMS];
+        let k = match range.dtype {
             Some(dtype) if R::TYPED => R::typed(*k, dtype),
             _ => *k,
         };
         let u = R::apply(k, R::Slots::of(slots), u, p, &mut counts[..R::COUNTS]);
         // Repeated arithmetic must not count again.
-        if at == span.to {
+        if at == range.to {
             for i in 0..R::COUNTS {
                 terms[i].count = counts[i];
             }
@@ -289,7 +291,7 @@ impl<R: RuleWithMemory + Part<Form = OneElementWithMemory<A>>, A: Needs> Form<R>
         u
     }
 
-    fn state_bytes(rule: &R, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
-        if span.has(at) { state.arrays.bytes(leaf, &|_| 2) + rule.memory_bytes(&state.memory, leaf) } else { 0 }
+    fn state_bytes(rule: &R, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize {
+        if range.has(at) { state.arrays.bytes(leaf, &|_| 2) + rule.memory_bytes(&state.memory, leaf) } else { 0 }
     }
 }

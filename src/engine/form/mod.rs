@@ -27,26 +27,26 @@ mod two_passes;
 mod whole;
 
 pub use around::{
-    Arithmetic, Around, AroundWithArithmetic, AroundWithReductions, Decision, Elements, Elsewhere, Holds, NoArithmetic,
-    Reducing, ReducingPasses, Runs, WithArithmetic, WithReductions, Wrapper,
+    Arithmetic, Around, AroundWithArithmetic, AroundWithReductions, Decision, Elements, Holds, NoArithmetic,
+    OutsideMask, Reducing, ReducingPasses, Runs, WithArithmetic, WithReductions, Wrapper,
 };
 pub use leaf_statistics::{LeafStatistics, WithLeafStatistics};
-pub(crate) use memory::{OneElementWithMemory, RuleWithMemory, Stretch};
-pub(crate) use named::{Exactly, Keeps, OfChain};
+pub(crate) use memory::{LeafSlice, OneElementWithMemory, RuleWithMemory};
+pub(crate) use named::{ChainState, Exactly, OfChain};
 pub use named::{Named, Optimizer};
 pub(crate) use observer::{Observer, Observes};
 pub use rule::{Clock, OneElement, Rule, SlotArray, Steps};
 pub use state::{PartState, WrapperState};
 pub use two_passes::{Passes, TwoPass, TwoPasses};
-pub(crate) use whole::RunsInside;
+pub(crate) use whole::InnerRuns;
 pub use whole::{Scope, Whole, WholeTreeTransformation};
 
 use core::any::{Any, TypeId};
 
 use super::{
-    Absent, AllUses, ChunkAt, Contribution, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange,
-    PassStructure, Skips, SlotList, Spare, Stage, StepContext, Summary, Sums, Then, Tile, Transform, Uses, Walk,
-    WholeTree, by_own_loops, goes_around,
+    Absent, Contribution, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange, PassStructure, Skips,
+    SlotAccess, SlotAccesses, SlotList, Stage, StageChunk, StepContext, Summary, Sums, Then, Tile, TileScratch,
+    Transform, Walk, WholeTree, allows_absent, run_own_loops,
 };
 use crate::arguments::{Visit, hyperparams_of, recipe_of};
 use crate::element::Real;
@@ -54,7 +54,7 @@ use crate::error::{Error, Result};
 use crate::needs::{Level, Needs};
 use crate::recipe::Recipe;
 use crate::schedule::{Hyperparam, Schedule};
-use crate::state::{Given, State, StateWalk};
+use crate::state::{ArgumentValues, State, StateWalk};
 
 /// A value with a name and arguments that transforms gradients.
 ///
@@ -90,14 +90,14 @@ pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
         let _ = visit;
     }
 
-    /// Returns the name of an argument, neither a number nor a schedule, whose value differs from that in `made`.
+    /// Returns the name of an argument, neither a number nor a schedule, whose value differs from that in `original`.
     ///
     /// A state whose arrays, leaves or facts depend on an argument does not fit another value of it. A step compares
     /// the transformation with that of `init`. If an argument has changed, the step refuses a state that differs from a
     /// new one. The macro [`part!`](crate::part!) writes this method; [`differs`] compares one argument. Defaults to
     /// `None`.
-    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
-        let _ = made;
+    fn changed_argument(&self, original: &Self) -> Option<&'static str> {
+        let _ = original;
         None
     }
 
@@ -137,7 +137,7 @@ pub trait Form<P: ?Sized> {
     const FUSES_ALWAYS: bool;
     const WHOLE: bool = false;
     const SLOTS: usize;
-    const USES: AllUses = Uses::ALWAYS.of_all();
+    const SLOT_ACCESSES: SlotAccesses = SlotAccess::ALWAYS.of_all();
     /// True if parts can support row-sparse gradients.
     const ROWS: bool;
 
@@ -161,16 +161,16 @@ pub trait Form<P: ?Sized> {
         false
     }
     /// As [`Transform::skips`], for the inner transformation.
-    fn skips_inside(part: &P, skips: &mut Skips, place: &str) -> bool {
+    fn skips_inner(part: &P, skips: &mut Skips, place: &str) -> bool {
         let _ = (part, skips, place);
         false
     }
     fn validate(part: &P) -> Result<()>;
-    fn changed(part: &P, made: &P) -> Option<&'static str>
+    fn changed(part: &P, original: &P) -> Option<&'static str>
     where
         P: Part,
     {
-        part.changed_argument(made)
+        part.changed_argument(original)
     }
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<Self::State>;
     fn views<'a>(part: &P, state: &'a Self::State, run: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
@@ -209,13 +209,13 @@ pub trait Form<P: ?Sized> {
         let _ = part;
         HoldsBack::Never
     }
-    fn pass(part: &P, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare)
+    fn pass(part: &P, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, scratch: &mut TileScratch)
     where
         P: Part<Form = Self>,
     {
-        by_own_loops(part, (state, run), walk, spare);
+        run_own_loops(part, (state, run), walk, scratch);
     }
-    fn in_chunk<C: Real>(part: &P, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>)
+    fn prepare_chunk<C: Real>(part: &P, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>)
     where
         P: Part<Form = Self>;
     fn fuses_now(part: &P, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
@@ -229,13 +229,13 @@ pub trait Form<P: ?Sized> {
     fn apply<C: Real>(
         kernel: &Self::Kernel<C>,
         at: usize,
-        span: PassRange,
+        range: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
         terms: &mut [Contribution<C>],
     ) -> C;
-    fn state_bytes(part: &P, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize;
+    fn state_bytes(part: &P, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize;
     fn unused(part: &P, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         let _ = (part, state, report);
     }
@@ -249,7 +249,7 @@ pub trait Form<P: ?Sized> {
         })
     }
     /// Returns the outline of the inner transformation, if any.
-    fn inside(part: &P) -> Option<Summary> {
+    fn inner_summary(part: &P) -> Option<Summary> {
         let _ = part;
         None
     }
@@ -266,29 +266,29 @@ pub trait Form<P: ?Sized> {
 /// assert!(!differs(&Hyperparam::from(0.1), &Hyperparam::from(0.2)));
 /// assert!(differs(&Some(Hyperparam::from(0.1)), &None));
 /// ```
-pub fn differs<A: PartialEq + 'static>(argument: &A, made: &A) -> bool {
+pub fn differs<A: PartialEq + 'static>(argument: &A, original: &A) -> bool {
     let kind = TypeId::of::<A>();
     if kind == TypeId::of::<Hyperparam>() || kind == TypeId::of::<Schedule>() {
         return false;
     }
     let optional = |argument: &A| (argument as &dyn Any).downcast_ref::<Option<Hyperparam>>().map(Option::is_some);
-    match (optional(argument), optional(made)) {
+    match (optional(argument), optional(original)) {
         (Some(present), Some(was)) => present != was,
-        _ => argument != made,
+        _ => argument != original,
     }
 }
 
-trait Shows {
+trait PartArguments {
     fn show(&self, visit: &mut Visit<'_>);
 }
 
-impl<P: Part> Shows for P {
+impl<P: Part> PartArguments for P {
     fn show(&self, visit: &mut Visit<'_>) {
         Part::own_arguments(&mut self.clone(), visit);
     }
 }
 
-fn own_hyperparams(part: &dyn Shows) -> Given {
+fn own_hyperparams(part: &dyn PartArguments) -> ArgumentValues {
     hyperparams_of(&mut |visit| part.show(visit))
 }
 
@@ -297,7 +297,7 @@ pub fn own_recipe<P: Part>(part: &P) -> Recipe {
     recipe_named(P::NAME, part)
 }
 
-fn recipe_named(name: &str, part: &dyn Shows) -> Recipe {
+fn recipe_named(name: &str, part: &dyn PartArguments) -> Recipe {
     recipe_of(name, &mut |visit| part.show(visit))
 }
 
@@ -335,7 +335,7 @@ impl<P: Part> Transform for P {
         P::Form::holds_back(self)
     }
     fn skips(&self, skips: &mut Skips, place: &str) -> bool {
-        goes_around(self, skips, place) || P::Form::skips_inside(self, skips, place)
+        allows_absent(self, skips, place) || P::Form::skips_inner(self, skips, place)
     }
     fn validate(&self) -> Result<()> {
         Error::all([Part::validate(self), P::Form::validate(self)])
@@ -343,8 +343,8 @@ impl<P: Part> Transform for P {
     fn own_arguments(&mut self, visit: &mut Visit<'_>) {
         Part::own_arguments(self, visit);
     }
-    fn outline(&self) -> Summary {
-        P::Form::inside(self).unwrap_or_else(|| Summary::part(P::NAME, Part::effect(self)))
+    fn summary(&self) -> Summary {
+        P::Form::inner_summary(self).unwrap_or_else(|| Summary::part(P::NAME, Part::effect(self)))
     }
     fn recipe(&self) -> Recipe {
         Part::recipe(self)
@@ -365,10 +365,10 @@ impl<P: Part> Stage for P {
     const FUSES_ALWAYS: bool = <P::Form as Form<P>>::FUSES_ALWAYS;
     const WHOLE: bool = <P::Form as Form<P>>::WHOLE;
     const SLOTS: usize = <P::Form as Form<P>>::SLOTS;
-    const USES: AllUses = <P::Form as Form<P>>::USES;
+    const SLOT_ACCESSES: SlotAccesses = <P::Form as Form<P>>::SLOT_ACCESSES;
 
-    fn changed(&self, made: &Self) -> Option<&'static str> {
-        P::Form::changed(self, made)
+    fn changed(&self, original: &Self) -> Option<&'static str> {
+        P::Form::changed(self, original)
     }
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
         P::Form::init_state(self, at)
@@ -406,14 +406,14 @@ impl<P: Part> Stage for P {
     fn resting<'a>(&self, state: &'a Self::State) -> &'a [bool] {
         P::Form::resting(self, state)
     }
-    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
-        P::Form::pass(self, state, run, walk, spare);
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, scratch: &mut TileScratch) {
+        P::Form::pass(self, state, run, walk, scratch);
     }
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
         if const { !C::RECORDS } {
-            return P::Form::in_chunk(self, state, run, at, then);
+            return P::Form::prepare_chunk(self, state, run, at, then);
         }
-        P::Form::in_chunk(self, state, run, at, &mut |part| {
+        P::Form::prepare_chunk(self, state, run, at, &mut |part| {
             then(&mut |tile: &mut Tile<'_, C>| {
                 let around = C::enter(P::NAME);
                 part(tile);
@@ -435,16 +435,16 @@ impl<P: Part> Stage for P {
     fn apply<C: Real>(
         k: &Self::Kernel<C>,
         at: usize,
-        span: PassRange,
+        range: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
         terms: &mut [Contribution<C>],
     ) -> C {
-        P::Form::apply::<C>(k, at, span, slots, u, p, terms)
+        P::Form::apply::<C>(k, at, range, slots, u, p, terms)
     }
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
-        P::Form::state_bytes(self, state, leaf, at, span)
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize {
+        P::Form::state_bytes(self, state, leaf, at, range)
     }
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         P::Form::unused(self, state, report);

@@ -3,9 +3,9 @@
 use core::marker::PhantomData;
 
 use super::super::{
-    Absent, AllUses, ChunkAt, Contribution, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange,
-    PassStructure, Skips, SlotList, Spare, Stage, StepContext, Summary, Sums, Then, Transform, Viewed, Walk,
-    WarningKind, WholeTree, by_own_loops,
+    Absent, Contribution, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange, PassStructure, Skips,
+    SlotAccesses, SlotList, Stage, StageChunk, StepContext, Summary, Sums, Then, TileScratch, Transform, Viewed, Walk,
+    WarningKind, WholeTree, run_own_loops,
 };
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
@@ -14,7 +14,7 @@ use crate::needs::{Level, Needs};
 use crate::state::{State, StateWalk};
 
 /// The form of an [`Optimizer`]: a chain in one of its fields does the work.
-pub struct Named<NeedsOf = OfChain, Keeps = AsItIs>(PhantomData<fn() -> (NeedsOf, Keeps)>);
+pub struct Named<NeedsOf = OfChain, ChainState = SameState>(PhantomData<fn() -> (NeedsOf, ChainState)>);
 
 /// In [`Named`]: a step needs the inputs of the chain.
 pub enum OfChain {}
@@ -23,15 +23,15 @@ pub enum OfChain {}
 pub(crate) struct Exactly<N>(PhantomData<fn() -> N>);
 
 /// In [`Named`]: the state is that of the chain.
-pub enum AsItIs {}
+pub enum SameState {}
 
 /// The state of a part, made from that of its chain.
 #[allow(missing_docs, reason = "there and back")]
-pub trait Keeps<P: Optimizer> {
+pub trait ChainState<P: Optimizer> {
     type State: State;
-    fn around(part: &P, state: StateOf<P>) -> Self::State;
-    fn inside(state: &Self::State) -> &StateOf<P>;
-    fn inside_mut(state: &mut Self::State) -> &mut StateOf<P>;
+    fn wrap(part: &P, state: StateOf<P>) -> Self::State;
+    fn inner(state: &Self::State) -> &StateOf<P>;
+    fn inner_mut(state: &mut Self::State) -> &mut StateOf<P>;
     fn names(state: &Self::State) -> &[String] {
         let _ = state;
         &[]
@@ -41,20 +41,20 @@ pub trait Keeps<P: Optimizer> {
         let _ = part;
         &[]
     }
-    fn outline(part: &P, chain: Summary) -> Summary {
-        if P::HIDDEN { chain } else { Summary::Optimizer { name: part.name_now(), chain: Box::new(chain) } }
+    fn summary(part: &P, chain: Summary) -> Summary {
+        if P::HIDDEN { chain } else { Summary::Optimizer { name: part.current_name(), chain: Box::new(chain) } }
     }
 }
 
-impl<P: Optimizer> Keeps<P> for AsItIs {
+impl<P: Optimizer> ChainState<P> for SameState {
     type State = StateOf<P>;
-    fn around(_: &P, state: StateOf<P>) -> StateOf<P> {
+    fn wrap(_: &P, state: StateOf<P>) -> StateOf<P> {
         state
     }
-    fn inside(state: &StateOf<P>) -> &StateOf<P> {
+    fn inner(state: &StateOf<P>) -> &StateOf<P> {
         state
     }
-    fn inside_mut(state: &mut StateOf<P>) -> &mut StateOf<P> {
+    fn inner_mut(state: &mut StateOf<P>) -> &mut StateOf<P> {
         state
     }
 }
@@ -120,7 +120,7 @@ pub trait Optimizer: Part {
     fn chain(&self) -> &Self::Chain;
 
     /// Returns the name in plans and states. A part that holds any optimizer knows it only at run time.
-    fn name_now(&self) -> &'static str {
+    fn current_name(&self) -> &'static str {
         Self::NAME
     }
 }
@@ -134,7 +134,7 @@ const fn shows<P: Optimizer>() -> bool {
     Chain::<P>::FUSES && !P::HIDDEN
 }
 
-impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
+impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: ChainState<P>> Form<P> for Named<G, K> {
     type Needs = G::Needs;
     type State = K::State;
     type Run = Run<P>;
@@ -146,7 +146,7 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     const WHOLE: bool = P::HIDDEN;
     const ROWS: bool = true;
     const SLOTS: usize = Chain::<P>::SLOTS;
-    const USES: AllUses = Chain::<P>::USES;
+    const SLOT_ACCESSES: SlotAccesses = Chain::<P>::SLOT_ACCESSES;
 
     fn members(part: &P, visit: &mut dyn FnMut(&dyn Transform)) {
         visit(part.chain());
@@ -163,7 +163,7 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     fn has_windows(part: &P) -> bool {
         part.chain().has_windows()
     }
-    fn skips_inside(part: &P, skips: &mut Skips, place: &str) -> bool {
+    fn skips_inner(part: &P, skips: &mut Skips, place: &str) -> bool {
         let named_chain = P::NAME == "named_chain";
         let allow = P::NAME == "allow";
         let inside = if allow { format!("{place}.allow.inner") } else { place.into() };
@@ -176,20 +176,20 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     fn validate(part: &P) -> Result<()> {
         part.chain().validate()
     }
-    fn changed(part: &P, made: &P) -> Option<&'static str> {
-        part.changed_argument(made).or_else(|| part.chain().changed(made.chain()))
+    fn changed(part: &P, original: &P) -> Option<&'static str> {
+        part.changed_argument(original).or_else(|| part.chain().changed(original.chain()))
     }
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<K::State> {
-        Ok(K::around(part, part.chain().init_state(at)?))
+        Ok(K::wrap(part, part.chain().init_state(at)?))
     }
     fn views<'a>(part: &P, state: &'a K::State, run: Option<&Run<P>>, visit: &mut OnView<'_, 'a>) {
-        let _ = visit(0, &Viewed { stage: part.chain(), state: K::inside(state), run });
+        let _ = visit(0, &Viewed { stage: part.chain(), state: K::inner(state), run });
     }
     fn check(part: &P, state: &K::State, at: &StepContext<'_>) -> Result<()> {
-        part.chain().check(K::inside(state), at)
+        part.chain().check(K::inner(state), at)
     }
     fn begin(part: &P, state: &mut K::State, at: &StepContext<'_>) -> Run<P> {
-        part.chain().begin(K::inside_mut(state), at)
+        part.chain().begin(K::inner_mut(state), at)
     }
     fn barrier(
         part: &P,
@@ -200,75 +200,75 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
         sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
-        part.chain().barrier(K::inside_mut(state), run, at, index, sums, tree);
+        part.chain().barrier(K::inner_mut(state), run, at, index, sums, tree);
     }
     fn finish(part: &P, state: &mut K::State, run: Run<P>, sums: Sums<'_>, outcome: &mut Outcome) {
-        part.chain().finish(K::inside_mut(state), run, sums, outcome);
+        part.chain().finish(K::inner_mut(state), run, sums, outcome);
     }
     fn emission(part: &P, state: &K::State, run: &Run<P>) -> Emission {
-        part.chain().emission(K::inside(state), run)
+        part.chain().emission(K::inner(state), run)
     }
     fn resting<'a>(part: &P, state: &'a K::State) -> &'a [bool] {
-        part.chain().resting(K::inside(state))
+        part.chain().resting(K::inner(state))
     }
     fn holds_back(part: &P) -> HoldsBack {
         part.chain().holds_back()
     }
-    fn pass(part: &P, state: &K::State, run: &Run<P>, walk: &Walk<'_>, spare: &mut Spare)
+    fn pass(part: &P, state: &K::State, run: &Run<P>, walk: &Walk<'_>, scratch: &mut TileScratch)
     where
         P: Part<Form = Self>,
     {
         match const { shows::<P>() } {
-            true => by_own_loops(part, (state, run), walk, spare),
-            false => part.chain().pass(K::inside(state), run, walk, spare),
+            true => run_own_loops(part, (state, run), walk, scratch),
+            false => part.chain().pass(K::inner(state), run, walk, scratch),
         }
     }
-    fn in_chunk<C: Real>(part: &P, state: &K::State, run: &Run<P>, at: ChunkAt, then: &mut Then<'_, C>)
+    fn prepare_chunk<C: Real>(part: &P, state: &K::State, run: &Run<P>, at: StageChunk, then: &mut Then<'_, C>)
     where
         P: Part<Form = Self>,
     {
-        part.chain().in_chunk(K::inside(state), run, at, then);
+        part.chain().prepare_chunk(K::inner(state), run, at, then);
     }
     fn fuses_now(part: &P, state: &K::State, run: &Run<P>, leaf: usize) -> bool {
-        part.chain().fuses_now(K::inside(state), run, leaf)
+        part.chain().fuses_now(K::inner(state), run, leaf)
     }
     #[inline]
     fn kernel<C: Real>(part: &P, state: &K::State, run: &Run<P>, leaf: usize) -> Self::Kernel<C> {
-        part.chain().kernel::<C>(K::inside(state), run, leaf)
+        part.chain().kernel::<C>(K::inner(state), run, leaf)
     }
     fn slots<'a>(part: &P, state: &'a K::State, leaf: usize, list: &mut SlotList<'a>) {
-        part.chain().slots(K::inside(state), leaf, list);
+        part.chain().slots(K::inner(state), leaf, list);
     }
     #[inline(always)]
     fn apply<C: Real>(
         k: &Self::Kernel<C>,
         at: usize,
-        span: PassRange,
+        range: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
         terms: &mut [Contribution<C>],
     ) -> C {
-        Chain::<P>::apply::<C>(k, at, span, slots, u, p, terms)
+        Chain::<P>::apply::<C>(k, at, range, slots, u, p, terms)
     }
-    fn state_bytes(part: &P, state: &K::State, leaf: usize, at: usize, span: PassRange) -> usize {
-        part.chain().state_bytes(K::inside(state), leaf, at, span)
+    fn state_bytes(part: &P, state: &K::State, leaf: usize, at: usize, range: PassRange) -> usize {
+        part.chain().state_bytes(K::inner(state), leaf, at, range)
     }
     fn unused(part: &P, state: &K::State, report: &mut dyn FnMut(&str, bool)) {
         let allowed = K::allowed(part).contains(&WarningKind::EmptyGroup);
-        part.chain().unused(K::inside(state), &mut |what, sure| {
+        part.chain().unused(K::inner(state), &mut |what, sure| {
             if !allowed {
                 report(what, sure);
             }
         });
     }
     fn read<'a>(part: &P, state: &'a K::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.of_optimizer(part.name_now(), own_hyperparams(part), &mut |walk| match K::names(state) {
-            [] => part.chain().read(K::inside(state), walk),
-            names => walk.renamed(names, &mut |walk| part.chain().read(K::inside(state), walk)),
+        walk.of_optimizer(part.current_name(), own_hyperparams(part), &mut |walk| match K::names(state) {
+            [] => part.chain().read(K::inner(state), walk),
+            names => walk.renamed(names, &mut |walk| part.chain().read(K::inner(state), walk)),
         })
     }
-    fn inside(part: &P) -> Option<Summary> {
-        Some(K::outline(part, part.chain().outline()))
+    fn inner_summary(part: &P) -> Option<Summary> {
+        Some(K::summary(part, part.chain().summary()))
     }
 }

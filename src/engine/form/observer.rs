@@ -1,7 +1,7 @@
 //! Observers of updates.
 
 use super::super::simd::{Job, dispatch_chain};
-use super::super::{ChunkAt, Contribution, InitContext, Outcome, PassRange, PassStructure, StepContext, Sums, Then};
+use super::super::{Contribution, InitContext, Outcome, PassRange, PassStructure, StageChunk, StepContext, Sums, Then};
 use super::{Form, Part};
 use crate::element::Real;
 use crate::error::Result;
@@ -44,25 +44,25 @@ pub trait Observer: Part<Form = Observes> {
     ///
     /// `p` are the parameters of the slice, or empty if it does not [read](Observer::reads_params) them. Slices are the
     /// same for any number of threads and any SIMD level. Write `#[inline(always)]` on it.
-    fn look<C: Real>(&self, u: &[C], p: &[C], sums: &mut [f64]);
+    fn observe<C: Real>(&self, u: &[C], p: &[C], sums: &mut [f64]);
 
     /// Ends a step: stores the readings.
     fn finish(&self, memory: &mut Self::Memory, sums: Sums<'_>);
 }
 
-struct Look<'a, P, C> {
+struct Observe<'a, P, C> {
     part: &'a P,
     u: &'a [C],
     p: &'a [C],
     sums: &'a mut [f64],
 }
 
-impl<P: Observer, C: Real> Job for Look<'_, P, C> {
+impl<P: Observer, C: Real> Job for Observe<'_, P, C> {
     type Output = ();
     const IS_RUN: bool = !C::RECORDS;
     #[inline(always)]
     fn run(self) {
-        self.part.look(self.u, self.p, self.sums);
+        self.part.observe(self.u, self.p, self.sums);
     }
 }
 
@@ -96,9 +96,9 @@ impl<P: Observer> Form<P> for Observes {
         part.finish(state, sums);
     }
 
-    fn in_chunk<C: Real>(part: &P, _: &P::Memory, (): &(), at: ChunkAt, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(part: &P, _: &P::Memory, (): &(), at: StageChunk, then: &mut Then<'_, C>) {
         // A pass that repeats earlier work must not observe the updates again.
-        if at.place.at != at.span.to {
+        if at.place.at != at.range.to {
             return then(&mut |_| {});
         }
         then(&mut |tile| {
@@ -108,7 +108,7 @@ impl<P: Observer> Form<P> for Observes {
             let (simd, all_sums) = (tile.simd, core::mem::take(&mut tile.sums));
             let sums = &mut all_sums[at.place.sum..][..part.sums()];
             let p = if part.reads_params() { tile.p } else { &[] };
-            dispatch_chain(simd, Look { part, u: tile.input(), p, sums });
+            dispatch_chain(simd, Observe { part, u: tile.input(), p, sums });
             tile.sums = all_sums;
         });
     }

@@ -2,14 +2,14 @@
 
 use core::marker::PhantomData;
 
-use super::super::limits::MOST_SLOTS;
+use super::super::limits::MAX_SLOTS;
 use super::super::{
-    AllUses, ChunkAt, Contribution, InitContext, Outcome, PassRange, PassStructure, Slot, SlotList, StepContext, Sums,
-    Then, Uses, fused,
+    Contribution, InitContext, Outcome, PassRange, PassStructure, Slot, SlotAccess, SlotAccesses, SlotList, StageChunk,
+    StepContext, Sums, Then, fused,
 };
 use super::state::{Arrays, of_part};
 use super::{Form, Part, PartState};
-use crate::element::{Both, PerReal, Real};
+use crate::element::{BothTypes, Real, TypeFamily};
 use crate::error::Result;
 use crate::state::{Count, PerLeaf, state_fields};
 
@@ -144,7 +144,7 @@ impl Clock {
     label = "an array is expected, such as `[{C}; 2]`",
     note = "`Slots` is an array of one value for each state array: `[C; 2]` for two, `[C; 0]` for none"
 )]
-pub trait SlotArray<C>: Cut<C> + Copy {
+pub trait SlotArray<C>: SlotSlices<C> + Copy {
     /// The number of values.
     const LEN: usize;
     /// Borrows the first `LEN` values of a slice.
@@ -154,13 +154,13 @@ pub trait SlotArray<C>: Cut<C> + Copy {
 }
 
 /// The number of a loop's arrays, as a type. Users cannot name this trait.
-pub trait Cut<C> {
+pub trait SlotSlices<C> {
     /// The slices, one for each array.
     type Slices<'a>
     where
         C: 'a;
     /// Takes the first of the slices.
-    fn slices<'a>(slots: [&'a mut [C]; MOST_SLOTS]) -> Self::Slices<'a>;
+    fn slices<'a>(slots: [&'a mut [C]; MAX_SLOTS]) -> Self::Slices<'a>;
 }
 
 impl<C: Real, const N: usize> SlotArray<C> for [C; N] {
@@ -175,9 +175,9 @@ impl<C: Real, const N: usize> SlotArray<C> for [C; N] {
     }
 }
 
-impl<C: Real, const N: usize> Cut<C> for [C; N] {
+impl<C: Real, const N: usize> SlotSlices<C> for [C; N] {
     type Slices<'a> = [&'a mut [C]; N];
-    fn slices(slots: [&mut [C]; MOST_SLOTS]) -> [&mut [C]; N] {
+    fn slices(slots: [&mut [C]; MAX_SLOTS]) -> [&mut [C]; N] {
         let mut slots = slots.into_iter();
         core::array::from_fn(|_| slots.next().unwrap_or_default())
     }
@@ -198,12 +198,12 @@ state_fields!(Steps { count, updates });
 
 pub(crate) struct ScalarsOf<R>(PhantomData<R>);
 
-impl<R: Rule> PerReal for ScalarsOf<R> {
+impl<R: Rule> TypeFamily for ScalarsOf<R> {
     type Of<C: Real> = R::Scalars<C>;
 }
 
 /// A rule's scalars of a step in both compute types, and the clock for those of other types.
-pub struct RuleRun<R: Rule>(Both<ScalarsOf<R>>, Clock);
+pub struct RuleRun<R: Rule>(BothTypes<ScalarsOf<R>>, Clock);
 
 /// Returns the number of a part's state arrays; does not compile unless all have names and fit.
 ///
@@ -277,7 +277,7 @@ pub struct RuleRun<R: Rule>(Both<ScalarsOf<R>>, Clock);
 /// ```
 pub(super) const fn checked_slots(names: &[Slot], slots: usize) -> usize {
     assert!(names.len() == slots, "`SLOTS` of a rule must have one name for each array of its `Slots`");
-    assert!(slots <= MOST_SLOTS, "a rule has at most 8 slots");
+    assert!(slots <= MAX_SLOTS, "a rule has at most 8 slots");
     slots
 }
 
@@ -301,7 +301,7 @@ impl<R: Rule> Form<R> for OneElement {
     const FUSES_ALWAYS: bool = true;
     const ROWS: bool = !need_all_rows(R::SLOTS);
     const SLOTS: usize = checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN);
-    const USES: AllUses = Uses::of(1, 1).of_all();
+    const SLOT_ACCESSES: SlotAccesses = SlotAccess::of(1, 1).of_all();
 
     fn validate(_: &R) -> Result<()> {
         const { checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN) };
@@ -316,17 +316,17 @@ impl<R: Rule> Form<R> for OneElement {
     fn begin(rule: &R, state: &mut PartState<Steps>, at: &StepContext<'_>) -> RuleRun<R> {
         let Steps { count, updates } = &mut state.memory;
         let clock = Clock::begin(count, updates, at);
-        RuleRun(Both { single: rule.scalars(clock), double: rule.scalars(clock) }, clock)
+        RuleRun(BothTypes { single: rule.scalars(clock), double: rule.scalars(clock) }, clock)
     }
 
-    fn in_chunk<C: Real>(rule: &R, state: &Self::State, run: &RuleRun<R>, at: ChunkAt, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(rule: &R, state: &Self::State, run: &RuleRun<R>, at: StageChunk, then: &mut Then<'_, C>) {
         fused(rule, (state, run), at, then);
     }
 
     #[inline]
     fn kernel<C: Real>(rule: &R, state: &Self::State, run: &RuleRun<R>, leaf: usize) -> R::Scalars<C> {
         let clock = run.1.of_leaf(&state.memory.updates, leaf);
-        let of_all = if clock == run.1 { C::pick(&run.0).copied() } else { None };
+        let of_all = if clock == run.1 { C::member(&run.0).copied() } else { None };
         of_all.unwrap_or_else(|| rule.scalars(clock))
     }
 
@@ -338,13 +338,13 @@ impl<R: Rule> Form<R> for OneElement {
     fn apply<C: Real>(
         k: &R::Scalars<C>,
         at: usize,
-        span: PassRange,
+        range: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
         _: &mut [Contribution<C>],
     ) -> C {
-        if span.has(at) { R::apply(*k, R::Slots::of(slots), u, p) } else { u }
+        if range.has(at) { R::apply(*k, R::Slots::of(slots), u, p) } else { u }
     }
 
     fn finish(_: &R, _: &mut Self::State, run: RuleRun<R>, _: Sums<'_>, outcome: &mut Outcome) {
@@ -352,8 +352,8 @@ impl<R: Rule> Form<R> for OneElement {
         outcome.emitted = outcome.emitted || !keeps_zeros::<R::Slots<f64>>(R::READS_PARAMS, of_zero);
     }
 
-    fn state_bytes(_: &R, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
-        if span.has(at) { state.arrays.bytes(leaf, &|_| 2) } else { 0 }
+    fn state_bytes(_: &R, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize {
+        if range.has(at) { state.arrays.bytes(leaf, &|_| 2) } else { 0 }
     }
 }
 

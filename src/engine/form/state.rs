@@ -4,9 +4,9 @@ use core::ops::{Deref, DerefMut};
 
 use super::super::Access;
 use super::super::{InitContext, Slot, SlotList};
-use super::Shows;
+use super::PartArguments;
 use crate::arguments::Argument;
-use crate::element::{DType, InRecord};
+use crate::element::{DType, RecordedArray};
 use crate::error::Result;
 use crate::recipe::Recipe;
 use crate::state::{EvaluateAs, Evaluation, Moments, State, StateWalk, StateWalkMut};
@@ -19,12 +19,12 @@ pub struct Arrays {
     slots: &'static [Slot],
     pub(super) all: Vec<Moments>,
     /// An array of some leaves only.
-    beside: Option<(Slot, Moments)>,
+    extra: Option<(Slot, Moments)>,
 }
 
 /// Sets the dtype of a state array that has none, from the part's argument: `mu_dtype` for `mu`, `accumulator_dtype`
 /// for any.
-pub(super) fn of_part(part: &dyn Shows, slot: Slot) -> Slot {
+pub(super) fn of_part(part: &dyn PartArguments, slot: Slot) -> Slot {
     let mut asked = slot.dtype;
     part.show(&mut |argument, value| asked = asked.or_else(|| dtype_of(slot, argument, value)));
     slot.of_dtype(asked)
@@ -51,21 +51,21 @@ impl Arrays {
                 return Moments::like(at.structure, at.active, start, |_| dtype);
             }
             Moments::filled(at.structure, at.active, start, &|number, leaf| {
-                let coded = at.codes.and_then(|codes| codes.dtype(*declared, (number, leaf)));
-                coded.unwrap_or_else(|| otherwise(leaf))
+                let quantized = at.quantization.and_then(|quantization| quantization.dtype(*declared, (number, leaf)));
+                quantized.unwrap_or_else(|| otherwise(leaf))
             })
         };
-        Ok(Arrays { slots, all: slots.iter().map(one).collect::<Result<_>>()?, beside: None })
+        Ok(Arrays { slots, all: slots.iter().map(one).collect::<Result<_>>()?, extra: None })
     }
 
     /// Adds an array of some leaves, as a copy of the parameters.
-    pub(super) fn with_beside(self, slot: Slot, at: &InitContext<'_>, has: &[bool]) -> Result<Arrays> {
-        let beside = if has.contains(&true) { Some((slot, at.with_active(has).params_as_moments()?)) } else { None };
-        Ok(Arrays { beside, ..self })
+    pub(super) fn with_extra_slot(self, slot: Slot, at: &InitContext<'_>, has: &[bool]) -> Result<Arrays> {
+        let extra = if has.contains(&true) { Some((slot, at.with_active(has).params_as_moments()?)) } else { None };
+        Ok(Arrays { extra, ..self })
     }
 
-    pub(super) fn has_beside(&self, leaf: usize) -> bool {
-        self.beside.as_ref().is_some_and(|(_, array)| array.dtype(leaf).is_some())
+    pub(super) fn has_extra_slot(&self, leaf: usize) -> bool {
+        self.extra.as_ref().is_some_and(|(_, array)| array.dtype(leaf).is_some())
     }
 
     /// Not inlined: each part would have a copy per number type.
@@ -81,8 +81,8 @@ impl Arrays {
         }
     }
 
-    pub(super) fn in_record(&self, leaf: usize) -> Vec<Option<InRecord>> {
-        self.all.iter().map(|array| array.in_record(leaf)).collect()
+    pub(super) fn recorded_array(&self, leaf: usize) -> Vec<Option<RecordedArray>> {
+        self.all.iter().map(|array| array.recorded_array(leaf)).collect()
     }
 
     pub(super) fn has(&self, leaf: usize) -> bool {
@@ -93,7 +93,7 @@ impl Arrays {
     pub(super) fn of_leaf(&self, leaf: usize) -> Option<SlotList<'static>> {
         let mut list = SlotList::new();
         self.list(leaf, &mut list);
-        if let Some((_, array)) = self.beside.as_ref().filter(|_| self.has_beside(leaf)) {
+        if let Some((_, array)) = self.extra.as_ref().filter(|_| self.has_extra_slot(leaf)) {
             list.push(array, leaf);
         }
         self.all.iter().all(|array| array.dtype(leaf).is_some()).then_some(list)
@@ -101,30 +101,30 @@ impl Arrays {
 
     /// Returns the bytes of a leaf's arrays, each times `times(i)`.
     pub(super) fn bytes(&self, leaf: usize, times: &dyn Fn(usize) -> usize) -> usize {
-        let arrays = self.all.iter().chain(self.beside.iter().map(|(_, array)| array));
+        let arrays = self.all.iter().chain(self.extra.iter().map(|(_, array)| array));
         let sizes = arrays.map(|array| array.as_bytes(leaf).map_or(0, <[u8]>::len));
         sizes.enumerate().map(|(slot, size)| times(slot) * size).sum()
     }
 
     fn named(&self, name: &str) -> Option<&Moments> {
-        let all = self.slots.iter().zip(&self.all).chain(self.beside.iter().map(|(slot, array)| (slot, array)));
+        let all = self.slots.iter().zip(&self.all).chain(self.extra.iter().map(|(slot, array)| (slot, array)));
         all.into_iter().find(|(slot, _)| slot.name() == name).map(|(_, array)| array)
     }
 
     fn named_mut(&mut self, name: &str) -> Option<&mut Moments> {
-        let beside = self.beside.iter_mut().map(|(slot, array)| (&*slot, array));
-        let mut all = self.slots.iter().zip(&mut self.all).chain(beside);
+        let extra = self.extra.iter_mut().map(|(slot, array)| (&*slot, array));
+        let mut all = self.slots.iter().zip(&mut self.all).chain(extra);
         all.find(|(slot, _)| slot.name() == name).map(|(_, array)| array)
     }
 
     pub(super) fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
         self.slots.iter().zip(&self.all).for_each(|(slot, array)| walk.child(slot.name(), array));
-        self.beside.iter().for_each(|(slot, array)| walk.child(slot.name(), array));
+        self.extra.iter().for_each(|(slot, array)| walk.child(slot.name(), array));
     }
 
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
         self.slots.iter().zip(&mut self.all).for_each(|(slot, array)| walk.child(slot.name(), array));
-        self.beside.iter_mut().for_each(|(slot, array)| walk.child(slot.name(), array));
+        self.extra.iter_mut().for_each(|(slot, array)| walk.child(slot.name(), array));
     }
 }
 
@@ -147,7 +147,7 @@ pub struct WrapperState<M, S> {
     pub(super) others: bool,
     pub(super) name: &'static str,
     /// The gradients, for wrappers that read them again; not state.
-    pub(super) kept: Arrays,
+    pub(super) gradients: Arrays,
     pub(super) leaves: usize,
     /// Leaves without an update, if others have one; else empty. Not state.
     pub(super) resting: Vec<bool>,
@@ -205,13 +205,13 @@ arrays_and_memory!(PartState<M>);
 arrays_and_memory!(WrapperState<M, S>);
 
 fn evaluation<'a, M: State>(memory: &M, arrays: &'a Arrays, walk: &mut StateWalk<'a, '_>) {
-    if let Some(EvaluateAs { slot, of_params, of_array }) = memory.evaluate_as()
+    if let Some(EvaluateAs { slot, params_weight, array_weight }) = memory.evaluate_as()
         && let Some(moments) = arrays.all.get(slot)
     {
-        walk.evaluation(Evaluation { moments, of_params, of_moments: of_array });
+        walk.evaluation(Evaluation { moments, params_weight, moments_weight: array_weight });
         // Evaluation uses the additional array where a leaf has it.
-        if let Some((_, moments)) = &arrays.beside {
-            walk.evaluation(Evaluation { moments, of_params: 0.0, of_moments: 1.0 });
+        if let Some((_, moments)) = &arrays.extra {
+            walk.evaluation(Evaluation { moments, params_weight: 0.0, moments_weight: 1.0 });
         }
     }
 }
@@ -234,11 +234,11 @@ impl<M: State, S: State> State for WrapperState<M, S> {
         evaluation(&self.memory, &self.arrays, walk);
         self.memory.walk(walk);
         self.arrays.walk(walk);
-        walk.inside(self.name, &mut |walk| self.inner.walk(walk));
+        walk.nested(self.name, &mut |walk| self.inner.walk(walk));
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
         self.memory.walk_mut(walk);
         self.arrays.walk_mut(walk);
-        walk.inside(self.name, |walk| self.inner.walk_mut(walk));
+        walk.nested(self.name, |walk| self.inner.walk_mut(walk));
     }
 }

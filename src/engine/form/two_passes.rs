@@ -3,10 +3,10 @@
 use core::marker::PhantomData;
 
 use super::super::{
-    Access, AllUses, ChunkAt, Contribution, InitContext, Outcome, PassRange, PassStructure, Slot, SlotList,
-    StepContext, Sums, Then, Uses, WholeTree, fused,
+    Access, Contribution, InitContext, Outcome, PassRange, PassStructure, Slot, SlotAccess, SlotAccesses, SlotList,
+    StageChunk, StepContext, Sums, Then, WholeTree, fused,
 };
-use super::loops::{MOST_PART_SUMS, add_sums, goes_in, on_slots, reads_any};
+use super::loops::{MAX_PART_SUMS, add_sums, on_slots, reads_any, reducing_inputs};
 use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, of_part};
 use super::{Form, Part, PartState, SlotArray};
@@ -15,8 +15,8 @@ use crate::error::Result;
 use crate::needs::{Needs, Nothing};
 use crate::state::State;
 
-/// The form of [`TwoPasses`]. `Asks` are the inputs of a step besides gradients.
-pub struct TwoPass<Asks = Nothing>(PhantomData<fn() -> Asks>);
+/// The form of [`TwoPasses`]. `Inputs` are the inputs of a step besides gradients.
+pub struct TwoPass<Inputs = Nothing>(PhantomData<fn() -> Inputs>);
 
 /// The inputs and outputs of the passes of a [`TwoPasses`].
 ///
@@ -204,10 +204,11 @@ pub trait TwoPasses: Part {
     /// An implementation does so for leaves whose squares have overflowed or vanished in `f64`.
     ///
     /// It stores the scale of a leaf's elements, which [`scalars`](TwoPasses::scalars) then applies, and passes each
-    /// such leaf to `again`. Called once a step, in steps on trees with `f64` leaves. Only a part without state arrays
+    /// such leaf to `repeat_reductions`. Called once a step, in steps on trees with `f64` leaves. Only a part without state
+    /// arrays
     /// may request any.
-    fn again(&self, memory: &mut Self::Memory, sums: Sums<'_>, again: &mut dyn FnMut(usize)) {
-        let _ = (memory, sums, again);
+    fn repeat_reductions(&self, memory: &mut Self::Memory, sums: Sums<'_>, repeat_reductions: &mut dyn FnMut(usize)) {
+        let _ = (memory, sums, repeat_reductions);
     }
 
     /// Runs between the passes. The reductions are complete, over the tree and by leaf.
@@ -223,7 +224,7 @@ const fn arrays<P: TwoPasses>() -> usize {
 
 const fn sums_of<P: TwoPasses>() -> usize {
     let sums = <P::Sums<f64> as SlotArray<f64>>::LEN;
-    assert!(sums <= MOST_PART_SUMS, "a two-pass part has at most 4 sums");
+    assert!(sums <= MAX_PART_SUMS, "a two-pass part has at most 4 sums");
     sums
 }
 
@@ -242,24 +243,24 @@ const fn shape<P: TwoPasses>() -> PassStructure {
         barriers: P::PASSES.emits as usize,
         stateful: (P::PASSES.transforms || !P::PASSES.emits) as u32 | (writes(P::PASSES.second) as u32) << 1,
         reads_params: P::PASSES.params[0] as u32 | (P::PASSES.params[1] as u32) << 1,
-        ..PassStructure::NOTHING
+        ..PassStructure::NONE
     }
     .adding(sums_of::<P>())
-    .later();
+    .deferrable();
     if P::PASSES.updates || P::PASSES.transforms || writes(P::PASSES.first) { shape } else { shape.of_params() }
 }
 
-const fn uses<P: TwoPasses>() -> AllUses {
-    let (mut uses, mut slot) = (Uses::ALWAYS.of_all(), 0);
-    while slot < uses.len() {
+const fn slot_accesses<P: TwoPasses>() -> SlotAccesses {
+    let (mut slot_accesses, mut slot) = (SlotAccess::ALWAYS.of_all(), 0);
+    while slot < slot_accesses.len() {
         let [first, second] = [Access::of(P::PASSES.first, slot), Access::of(P::PASSES.second, slot)];
-        uses[slot] = Uses::of(
+        slot_accesses[slot] = SlotAccess::of(
             first.reads() as u32 | (second.reads() as u32) << 1,
             first.writes() as u32 | (second.writes() as u32) << 1,
         );
         slot += 1;
     }
-    uses
+    slot_accesses
 }
 
 fn add_stored<P: TwoPasses>(
@@ -268,17 +269,17 @@ fn add_stored<P: TwoPasses>(
     run: &P::Run,
     leaf: usize,
     tree: &mut WholeTree<'_>,
-    put: &mut dyn FnMut(usize, f64),
+    store: &mut dyn FnMut(usize, f64),
 ) {
     assert!(arrays::<P>() == 0, "{}: a part with state arrays is not reduced again", P::NAME);
     let Some(whole) = tree.leaf::<f64>(leaf) else { return };
-    let (kernel, mut totals) = (part.scalars::<f64>(memory, run, leaf), [0.0; MOST_PART_SUMS]);
+    let (kernel, mut totals) = (part.scalars::<f64>(memory, run, leaf), [0.0; MAX_PART_SUMS]);
     for (i, u) in whole.u.iter().enumerate() {
         let p = whole.p.get(i).copied().unwrap_or_default();
         let (_, terms) = P::accumulate(kernel, P::Slots::of(&mut []), *u, p);
         totals.iter_mut().zip(terms.as_slice()).for_each(|(total, term)| *total += *term);
     }
-    totals[..sums_of::<P>()].iter().enumerate().for_each(|(i, total)| put(i, *total));
+    totals[..sums_of::<P>()].iter().enumerate().for_each(|(i, total)| store(i, *total));
 }
 
 impl<P: TwoPasses + Part<Form = TwoPass<A>>, A: Needs> Form<P> for TwoPass<A> {
@@ -291,7 +292,7 @@ impl<P: TwoPasses + Part<Form = TwoPass<A>>, A: Needs> Form<P> for TwoPass<A> {
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = true;
     const SLOTS: usize = checked_slots(P::SLOTS, arrays::<P>());
-    const USES: AllUses = uses::<P>();
+    const SLOT_ACCESSES: SlotAccesses = slot_accesses::<P>();
     const ROWS: bool = P::PASSES.of_rows();
 
     fn validate(_: &P) -> Result<()> {
@@ -319,15 +320,15 @@ impl<P: TwoPasses + Part<Form = TwoPass<A>>, A: Needs> Form<P> for TwoPass<A> {
         sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
-        if let Some(again) = sums.again {
+        if let Some(repeats) = sums.repeats {
             let mut leaves = Vec::new();
-            part.again(&mut state.memory, sums, &mut |leaf| leaves.push(leaf));
+            part.repeat_reductions(&mut state.memory, sums, &mut |leaf| leaves.push(leaf));
             for leaf in leaves {
-                match again.stored {
+                match repeats.stored {
                     true => add_stored(part, &state.memory, run, leaf, tree, &mut |i, sum| {
-                        again.put(sums.first + i, leaf, sum);
+                        repeats.store(sums.first + i, leaf, sum);
                     }),
-                    false => again.ask(leaf),
+                    false => repeats.request(leaf),
                 }
             }
             return;
@@ -347,7 +348,7 @@ impl<P: TwoPasses + Part<Form = TwoPass<A>>, A: Needs> Form<P> for TwoPass<A> {
         }
     }
 
-    fn in_chunk<C: Real>(part: &P, state: &Self::State, run: &P::Run, at: ChunkAt, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(part: &P, state: &Self::State, run: &P::Run, at: StageChunk, then: &mut Then<'_, C>) {
         fused(part, (state, run), at, then);
     }
 
@@ -364,28 +365,28 @@ impl<P: TwoPasses + Part<Form = TwoPass<A>>, A: Needs> Form<P> for TwoPass<A> {
     fn apply<C: Real>(
         k: &Self::Kernel<C>,
         at: usize,
-        span: PassRange,
+        range: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
         terms: &mut [Contribution<C>],
     ) -> C {
         // Only the pass that ends here reduces; without a second pass, the part runs once.
-        if span.to == at || const { !P::PASSES.emits } && span.has(at) {
-            let (u, p) = goes_in(terms, span, (u, p));
+        if range.to == at || const { !P::PASSES.emits } && range.has(at) {
+            let (u, p) = reducing_inputs(terms, range, (u, p));
             let (next, sums) = on_slots(const { P::PASSES.first }, slots, |slots| P::accumulate(*k, slots, u, p));
             add_sums(terms, &sums);
             if const { P::PASSES.transforms } { next } else { u }
-        } else if const { P::PASSES.emits } && span.has(at + 1) {
+        } else if const { P::PASSES.emits } && range.has(at + 1) {
             on_slots(const { P::PASSES.second }, slots, |slots| P::emit(*k, slots, u, p))
         } else {
             u
         }
     }
 
-    fn state_bytes(_: &P, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
-        let first = span.to == at || !P::PASSES.emits && span.has(at);
-        let second = P::PASSES.emits && span.has(at + 1);
+    fn state_bytes(_: &P, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize {
+        let first = range.to == at || !P::PASSES.emits && range.has(at);
+        let second = P::PASSES.emits && range.has(at + 1);
         let times = |pass: bool, accesses, slot| if pass { Access::of(accesses, slot).times() } else { 0 };
         state.arrays.bytes(leaf, &|slot| times(first, P::PASSES.first, slot) + times(second, P::PASSES.second, slot))
     }

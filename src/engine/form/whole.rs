@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use super::super::whole::NOT_REMOTE;
 use super::super::{
-    ChunkAt, Contribution, Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, StepContext, Sums,
+    Contribution, Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, StageChunk, StepContext, Sums,
     Then, WholeTree,
 };
 use super::{Form, Part, own_hyperparams};
@@ -16,15 +16,15 @@ use crate::tree::LeafSpec;
 
 /// The form of a [`WholeTreeTransformation`], which rewrites the updates in memory.
 ///
-/// `Asks` are the inputs of a step besides gradients; `Inside` describes the inner transformations that the part runs
+/// `Inputs` are the inputs of a step besides gradients; `Inner` describes the inner transformations that the part runs
 /// itself.
-pub struct Whole<Asks = Nothing, Inside = NothingInside>(PhantomData<fn() -> (Asks, Inside)>);
+pub struct Whole<Inputs = Nothing, Inner = NoInner>(PhantomData<fn() -> (Inputs, Inner)>);
 
 /// In [`Whole`]: the part has no inner transformation.
-pub enum NothingInside {}
+pub enum NoInner {}
 
 /// The inner transformations of a part that sees whole leaves.
-pub trait RunsInside<P: WholeTreeTransformation> {
+pub trait InnerRuns<P: WholeTreeTransformation> {
     /// Returns the needs of this value, which a box can make less than its type's.
     fn needs(_: &P, of_type: Level) -> Level {
         of_type
@@ -35,7 +35,7 @@ pub trait RunsInside<P: WholeTreeTransformation> {
         Outcome::GRADIENTS
     }
 
-    /// Returns true if [`outcome`](RunsInside::outcome) may be a step that emitted nothing, in which later stages and
+    /// Returns true if [`outcome`](InnerRuns::outcome) may be a step that emitted nothing, in which later stages and
     /// wrappers do not run.
     fn holds_back(_: &P) -> bool {
         false
@@ -51,7 +51,7 @@ pub trait RunsInside<P: WholeTreeTransformation> {
     }
 }
 
-impl<P: WholeTreeTransformation> RunsInside<P> for NothingInside {}
+impl<P: WholeTreeTransformation> InnerRuns<P> for NoInner {}
 
 /// The inputs of a [`WholeTreeTransformation`].
 ///
@@ -169,7 +169,7 @@ pub trait WholeTreeTransformation: Part {
 
     /// Returns the cost of a leaf in a step, relative to an element of other leaves. Processes
     /// [divide](crate::wrapper::sharded()) whole leaves evenly by cost. Defaults to the number of elements.
-    fn work(&self, leaf: &LeafSpec) -> f64 {
+    fn cost(&self, leaf: &LeafSpec) -> f64 {
         leaf.len() as f64
     }
 
@@ -194,12 +194,12 @@ pub trait WholeTreeTransformation: Part {
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>);
 }
 
-/// Returns the leaves of this process, for a part of whole leaves; `None` if leaves are not divided. `work` is the cost
+/// Returns the leaves of this process, for a part of whole leaves; `None` if leaves are not divided. `cost` is the cost
 /// of a leaf.
-pub(super) fn whole_here(
+pub(super) fn local_leaves(
     (name, by_leaf): (&'static str, bool),
     at: &InitContext<'_>,
-    work: &dyn Fn(&LeafSpec) -> f64,
+    cost: &dyn Fn(&LeafSpec) -> f64,
 ) -> Result<Option<Vec<bool>>> {
     let leaves = at.structure().leaves();
     if !leaves.iter().any(LeafSpec::is_shared) {
@@ -209,11 +209,11 @@ pub(super) fn whole_here(
         let expected = "made of parts that treat each leaf or element separately";
         return Err(Error::argument("sharded", "inner", expected, name));
     }
-    at.must_be_whole(work);
+    at.declare_whole(cost);
     Ok(Some(at.restricted(&Vec::from_iter(leaves.iter().map(LeafSpec::is_whole)))))
 }
 
-impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: RunsInside<W>> Form<W> for Whole<A, I> {
+impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: InnerRuns<W>> Form<W> for Whole<A, I> {
     type Needs = A;
     type State = W::State;
     /// True once it has run; a step may end before.
@@ -224,9 +224,9 @@ impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: RunsIns
         barriers: 1,
         reads_params: W::SCOPE.params as u32,
         materializes: 1,
-        untouched: 1,
+        unmodified: 1,
         joins: !W::SCOPE.by_leaf,
-        ..PassStructure::NOTHING
+        ..PassStructure::NONE
     };
     const FUSES: bool = false;
     const FUSES_ALWAYS: bool = false;
@@ -242,7 +242,7 @@ impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: RunsIns
     }
 
     fn init_state(part: &W, at: &InitContext<'_>) -> Result<Self::State> {
-        match whole_here((W::NAME, W::SCOPE.by_leaf), at, &|leaf| part.work(leaf))? {
+        match local_leaves((W::NAME, W::SCOPE.by_leaf), at, &|leaf| part.cost(leaf))? {
             None => part.start(at),
             Some(here) => part.start(&at.with_active(&here)),
         }
@@ -265,7 +265,7 @@ impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: RunsIns
         sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
-        if sums.again.is_some() {
+        if sums.repeats.is_some() {
             return;
         }
         tree.remote.iter_mut().for_each(|remote| remote.enter(W::NAME));
@@ -292,7 +292,7 @@ impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: RunsIns
         if I::holds_back(part) { HoldsBack::All } else { HoldsBack::Never }
     }
 
-    fn in_chunk<C: Real>(_: &W, _: &Self::State, _: &bool, _: ChunkAt, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(_: &W, _: &Self::State, _: &bool, _: StageChunk, then: &mut Then<'_, C>) {
         then(&mut |_| {
             if !W::SCOPE.remote {
                 C::refuse(NOT_REMOTE);

@@ -15,9 +15,9 @@ pub(crate) use symmetric::Symmetric;
 
 /// Scratch memory, reused by the next decomposition.
 #[derive(Default)]
-pub(crate) struct Room(Option<MemBuffer>);
+pub(crate) struct Scratch(Option<MemBuffer>);
 
-impl Room {
+impl Scratch {
     fn of(&mut self, size: StackReq) -> &mut MemStack {
         if !self.0.as_mut().is_some_and(|memory| MemStack::new(memory).can_hold(size)) {
             self.0 = None;
@@ -26,16 +26,16 @@ impl Room {
     }
 }
 
-impl fmt::Debug for Room {
+impl fmt::Debug for Scratch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Room").finish_non_exhaustive()
     }
 }
 
-fn zeros(room: &mut Vec<f64>, len: usize) -> &mut [f64] {
-    room.clear();
-    room.resize(len, 0.0);
-    room
+fn zeros(scratch: &mut Vec<f64>, len: usize) -> &mut [f64] {
+    scratch.clear();
+    scratch.resize(len, 0.0);
+    scratch
 }
 
 /// Scales elements so that squares neither overflow nor vanish, and returns the divisor; `None` if one is not finite.

@@ -8,19 +8,19 @@ use faer::linalg::householder::{
 use faer::linalg::qr::no_pivoting::factor::{qr_in_place, qr_in_place_scratch, recommended_block_size};
 use faer::{Conj, MatMut, Par};
 
-use super::{Room, zeros};
+use super::{Scratch, zeros};
 
 /// Scratch space; grows to the largest matrix.
 #[derive(Debug, Default)]
 pub(crate) struct Orthogonal {
     factors: Vec<f64>,
-    room: Room,
+    scratch: Scratch,
 }
 
 /// Computes `Q` of `S = QR`, with a positive diagonal of `R`; overwrites `s`.
 ///
 /// `Q` is orthogonal up to rounding errors for any `S`, even with dependent columns.
-pub(crate) fn orthogonalize(s: &mut [f64], n: usize, q: &mut [f64], room: &mut Orthogonal) {
+pub(crate) fn orthogonalize(s: &mut [f64], n: usize, q: &mut [f64], scratch: &mut Orthogonal) {
     if n == 0 {
         return;
     }
@@ -29,8 +29,8 @@ pub(crate) fn orthogonalize(s: &mut [f64], n: usize, q: &mut [f64], room: &mut O
     let block = recommended_block_size::<f64>(n, n);
     let sizes =
         [qr_in_place_scratch::<f64>(n, n, block, Par::Seq, Default::default()), apply_scratch::<f64>(n, block, n)];
-    let mut factors = MatMut::from_column_major_slice_mut(zeros(&mut room.factors, block * n), block, n);
-    let memory = room.room.of(StackReq::any_of(&sizes));
+    let mut factors = MatMut::from_column_major_slice_mut(zeros(&mut scratch.factors, block * n), block, n);
+    let memory = scratch.scratch.of(StackReq::any_of(&sizes));
     let mut reflected = MatMut::from_column_major_slice_mut(s, n, n);
     qr_in_place(reflected.as_mut(), factors.as_mut(), Par::Seq, memory, Default::default());
     let by_columns = MatMut::from_column_major_slice_mut(q, n, n);

@@ -4,7 +4,7 @@ use faer::diag::DiagMut;
 use faer::linalg::svd::{ComputeSvdVectors, svd, svd_scratch};
 use faer::{MatMut, MatRef, Par};
 
-use super::{Room, scale, zeros};
+use super::{Scratch, scale, zeros};
 
 /// Scratch space; grows to the largest matrix.
 #[derive(Debug, Default)]
@@ -12,7 +12,7 @@ pub(crate) struct Svd {
     columns: Vec<f64>,
     vectors: Vec<f64>,
     values: Vec<f64>,
-    room: Room,
+    scratch: Scratch,
 }
 
 impl Svd {
@@ -31,7 +31,7 @@ impl Svd {
         self.columns.extend((0..cols).flat_map(|j| (0..rows).map(move |i| (i, j))).map(|(i, j)| element(i, j)));
         let (vectors, values) = (zeros(&mut self.vectors, rows * cols), zeros(&mut self.values, cols));
         let finite = scale(&mut self.columns).is_some();
-        if !finite || !decompose(&self.columns, [rows, cols], vectors, values, &mut self.room) {
+        if !finite || !decompose(&self.columns, [rows, cols], vectors, values, &mut self.scratch) {
             vectors.fill(f64::NAN);
         }
         vectors.chunks_exact(rows.max(1)).take(rank).enumerate().for_each(|(k, found)| vector(k, found));
@@ -44,10 +44,10 @@ fn decompose(
     [rows, cols]: [usize; 2],
     vectors: &mut [f64],
     values: &mut [f64],
-    room: &mut Room,
+    scratch: &mut Scratch,
 ) -> bool {
     let [left, right] = [ComputeSvdVectors::Thin, ComputeSvdVectors::No];
-    let memory = room.of(svd_scratch::<f64>(rows, cols, left, right, Par::Seq, Default::default()));
+    let memory = scratch.of(svd_scratch::<f64>(rows, cols, left, right, Par::Seq, Default::default()));
     let matrix = MatRef::from_column_major_slice(columns, rows, cols);
     let by_columns = MatMut::from_column_major_slice_mut(vectors, rows, cols);
     let values = DiagMut::from_slice_mut(values);

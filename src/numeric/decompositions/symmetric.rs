@@ -5,7 +5,7 @@ use faer::diag::DiagMut;
 use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
 use faer::{MatMut, MatRef, Par};
 
-use super::{Room, scale, zeros};
+use super::{Scratch, scale, zeros};
 use crate::numeric::order::largest_first;
 
 /// A decomposition with scratch space, which grows to the largest matrix.
@@ -15,7 +15,7 @@ pub(crate) struct Symmetric {
     matrix: Vec<f64>,
     vectors: Vec<f64>,
     values: Vec<f64>,
-    room: Room,
+    scratch: Scratch,
     /// Eigenvalues with their vectors' indices, decreasing.
     order: Vec<(f64, usize)>,
     /// The number by which all elements were divided.
@@ -34,7 +34,7 @@ impl Symmetric {
         let scale = scale(&mut self.matrix);
         self.scale = scale.unwrap_or(1.0);
         let (vectors, values) = (zeros(&mut self.vectors, n * n), zeros(&mut self.values, n));
-        if scale.is_none() || !decompose(&self.matrix, n, vectors, values, &mut self.room) {
+        if scale.is_none() || !decompose(&self.matrix, n, vectors, values, &mut self.scratch) {
             vectors.fill(f64::NAN);
             values.fill(f64::NAN);
         }
@@ -55,11 +55,11 @@ impl Symmetric {
 }
 
 /// Computes unordered eigenvalues and eigenvectors; returns whether it converged.
-fn decompose(matrix: &[f64], n: usize, vectors: &mut [f64], values: &mut [f64], room: &mut Room) -> bool {
+fn decompose(matrix: &[f64], n: usize, vectors: &mut [f64], values: &mut [f64], scratch: &mut Scratch) -> bool {
     if n == 0 {
         return true;
     }
-    let memory = room.of(self_adjoint_evd_scratch::<f64>(n, ComputeEigenvectors::Yes, Par::Seq, Default::default()));
+    let memory = scratch.of(self_adjoint_evd_scratch::<f64>(n, ComputeEigenvectors::Yes, Par::Seq, Default::default()));
     let matrix = MatRef::from_column_major_slice(matrix, n, n);
     let (vectors, values) = (MatMut::from_column_major_slice_mut(vectors, n, n), DiagMut::from_slice_mut(values));
     self_adjoint_evd(matrix, values, Some(vectors), Par::Seq, memory, Default::default()).is_ok()

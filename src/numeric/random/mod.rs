@@ -4,7 +4,7 @@
 
 mod normal;
 
-pub(crate) use normal::{BLOCK, Normal, TOGETHER};
+pub(crate) use normal::{BATCH, BLOCK, Normal};
 
 /// Returns Philox4x32-10 of a counter and a key.
 ///

@@ -11,7 +11,7 @@ pub(crate) const BLOCK: usize = 32;
 const PAIRS: usize = BLOCK / 2;
 
 /// Elements of [`normals`](Normal::normals) computed side by side.
-pub(crate) const TOGETHER: usize = 4 * BLOCK;
+pub(crate) const BATCH: usize = 4 * BLOCK;
 
 pub(crate) trait Normal: Copy + Default {
     /// Draws standard normal numbers for a leaf's blocks, from block `first` on.
@@ -37,9 +37,9 @@ fn place(element: u64) -> (u64, usize) {
 impl Normal for f64 {
     #[inline(always)]
     fn normals(first: u64, key: [u32; 2], to: &mut [[f64; BLOCK]]) {
-        let mut room = [[[0; PAIRS]; 2]; TOGETHER / BLOCK];
+        let mut room = [[[0; PAIRS]; 2]; BATCH / BLOCK];
         let mut block = first;
-        for to in to.chunks_mut(TOGETHER / BLOCK) {
+        for to in to.chunks_mut(BATCH / BLOCK) {
             let room = &mut room[..to.len()];
             for [lengths, turns] in &mut *room {
                 for i in 0..PAIRS {
@@ -88,10 +88,10 @@ impl Normal for f32 {
     #[inline(always)]
     fn normals(first: u64, key: [u32; 2], to: &mut [[f32; BLOCK]]) {
         // Bytes, because halves of 64-bit integers are read as 32-bit ones.
-        let mut room = [[[0; 4 * PAIRS]; 2]; TOGETHER / BLOCK];
-        let mut radii = [[0.0; PAIRS]; TOGETHER / BLOCK];
+        let mut room = [[[0; 4 * PAIRS]; 2]; BATCH / BLOCK];
+        let mut radii = [[0.0; PAIRS]; BATCH / BLOCK];
         let mut block = first;
-        for to in to.chunks_mut(TOGETHER / BLOCK) {
+        for to in to.chunks_mut(BATCH / BLOCK) {
             let (room, radii) = (&mut room[..to.len()], &mut radii[..to.len()]);
             for [lengths, turns] in &mut *room {
                 let ((lengths, _), (turns, _)) = (lengths.as_chunks_mut::<8>(), turns.as_chunks_mut::<8>());
@@ -290,7 +290,7 @@ mod tests {
         let key = leaf_key(3, 1, path_hash("layer/weight"));
         for block in [0, 1, u64::from(u32::MAX) / 16, 1 << 40] {
             // More than are computed side by side, and no multiple.
-            let mut numbers = [[X::default(); BLOCK]; TOGETHER / BLOCK + 3];
+            let mut numbers = [[X::default(); BLOCK]; BATCH / BLOCK + 3];
             X::normals(block, key, &mut numbers);
             for (i, x) in numbers.into_iter().flatten().enumerate() {
                 assert_eq!(x, X::normal(block * BLOCK as u64 + i as u64, key), "{block}, {i}");

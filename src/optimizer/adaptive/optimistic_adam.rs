@@ -52,10 +52,10 @@ pub fn optimistic_adam(learning_rate: f64) -> OptimisticAdam {
 
 type Chain = (ScaleByAdam, ScaleByOptimisticGradient, ScaleByLearningRate);
 
-/// See [`optimistic_adam`](optimistic_adam()). `APART` is true if the optimism differs from the learning rate.
+/// See [`optimistic_adam`](optimistic_adam()). `SEPARATE` is true if the optimism differs from the learning rate.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a transformation does nothing until it is given gradients"]
-pub struct OptimisticAdam<const APART: bool = false> {
+pub struct OptimisticAdam<const SEPARATE: bool = false> {
     pub(crate) chain: Chain,
 }
 

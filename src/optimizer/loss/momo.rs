@@ -1,5 +1,5 @@
 use crate::needs::Value;
-use crate::numeric::order::{larger, smaller};
+use crate::numeric::order::{max_or_nan, min_or_nan};
 use crate::part::prelude::*;
 
 /// MoMo: gradient descent with momentum and a step size from the loss, as Polyak's, up to the learning rate.
@@ -90,7 +90,7 @@ part! {
 
 impl Momo {
     fn effect_of(&self) -> Effect {
-        Effect::AGAINST.at_rate(&self.learning_rate).decays(&self.weight_decay)
+        Effect::REVERSED.at_rate(&self.learning_rate).decays(&self.weight_decay)
     }
 }
 
@@ -169,14 +169,14 @@ impl Model {
         let mut least = bound.get();
         let cap = damping * height + product;
         if self.adapts && cap < damping * unbias * least {
-            least = larger(cap / (2.0 * unbias * damping), lower_bound);
+            least = max_or_nan(cap / (2.0 * unbias * damping), lower_bound);
         }
-        let reach = larger(damping * (height - unbias * least) + product, 0.0) / norm;
+        let reach = max_or_nan(damping * (height - unbias * least) + product, 0.0) / norm;
         // Without a slope no step decreases the model.
         let reach = if norm <= f64::EPSILON { 0.0 } else { reach };
-        let tau = smaller(rate / unbias, reach);
+        let tau = min_or_nan(rate / unbias, reach);
         if self.adapts {
-            bound.set(larger((height + product - 0.5 * tau * norm) / unbias, lower_bound));
+            bound.set(max_or_nan((height + product - 0.5 * tau * norm) / unbias, lower_bound));
         }
         tau
     }

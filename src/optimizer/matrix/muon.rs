@@ -78,13 +78,16 @@ pub fn muon(learning_rate: impl IntoHyperparam) -> Muon {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     let matrices = (scale_by_muon(), scale_by_shape(), decay, scale_by_learning_rate(learning_rate.clone()));
     let others = adamw(learning_rate).weight_decay(0.0).nesterov(true);
-    let chain = parted((matrices, others), WeightDimensionNumbers::default());
+    let chain = build_partition((matrices, others), WeightDimensionNumbers::default());
     Muon { chain, adam_learning_rate: None }
 }
 
 type Matrices = (ScaleByMuon, ScaleByShape, Masked<AddDecayedWeights>, ScaleByLearningRate);
 
-fn parted((matrices, others): (Matrices, Adamw), numbers: WeightDimensionNumbers) -> Partition<(Matrices, Adamw)> {
+fn build_partition(
+    (matrices, others): (Matrices, Adamw),
+    numbers: WeightDimensionNumbers,
+) -> Partition<(Matrices, Adamw)> {
     let left_out = numbers.clone();
     let labels = Labels::by(move |leaf| if takes(&numbers, leaf) { "muon" } else { "adam" });
     let labels = labels.noting(
@@ -153,7 +156,7 @@ impl Muon {
         let mut members = self.chain.members_mut().clone();
         members.0.0.weight_dimension_numbers = numbers.clone();
         members.0.1.weight_dimension_numbers = numbers.clone();
-        self.chain = parted(members, numbers);
+        self.chain = build_partition(members, numbers);
         self
     }
 

@@ -83,7 +83,7 @@ impl crate::engine::Part for FromageStep {
     }
 
     fn validate(&self) -> Result<()> {
-        self.learning_rate.within("fromage", "learning_rate", FINITE)
+        self.learning_rate.check_range("fromage", "learning_rate", FINITE)
     }
 }
 

@@ -1,5 +1,5 @@
 use super::unbias;
-use crate::numeric::order::larger;
+use crate::numeric::order::max_or_nan;
 use crate::part::prelude::*;
 use crate::range::DECAY;
 
@@ -123,7 +123,7 @@ pub struct DadaptAdamwRun {
 
 impl DadaptAdamw {
     fn check_betas(&self) -> Result<()> {
-        match [self.betas.0, self.betas.1].into_iter().find(|beta| !(DECAY.holds)(*beta)) {
+        match [self.betas.0, self.betas.1].into_iter().find(|beta| !(DECAY.contains)(*beta)) {
             Some(beta) => Err(Error::argument(Self::NAME, "betas", DECAY.text, beta)),
             None => Ok(()),
         }
@@ -189,7 +189,7 @@ impl TwoPasses for DadaptAdamw {
         memory.numerator_weighted.set(numerator);
         // Zero gradients say nothing on the distance.
         if path != 0.0 {
-            memory.estim_lr.set(larger(memory.estim_lr.get(), numerator / ((1.0 - b3) * path)));
+            memory.estim_lr.set(max_or_nan(memory.estim_lr.get(), numerator / ((1.0 - b3) * path)));
         }
     }
 

@@ -1,5 +1,5 @@
 use super::unbias;
-use crate::numeric::order::larger;
+use crate::numeric::order::max_or_nan;
 use crate::part::prelude::*;
 use crate::range::DECAY;
 
@@ -129,13 +129,13 @@ pub struct ProdigyRun {
     uncorrected: f64,
     rate: f64,
     /// Weight of the gradient in `s`.
-    of_gradient: f64,
+    gradient_weight: f64,
     start: f64,
 }
 
 impl Prodigy {
     fn check_betas(&self) -> Result<()> {
-        match [self.betas.0, self.betas.1].into_iter().find(|beta| !(DECAY.holds)(*beta)) {
+        match [self.betas.0, self.betas.1].into_iter().find(|beta| !(DECAY.contains)(*beta)) {
             Some(beta) => Err(Error::argument(Self::NAME, "betas", DECAY.text, beta)),
             None => Ok(()),
         }
@@ -180,14 +180,14 @@ impl TwoPasses for Prodigy {
             estimates: [estimate; 2],
             uncorrected,
             rate,
-            of_gradient: if self.safeguard_warmup { estimate } else { rate } * estimate / start,
+            gradient_weight: if self.safeguard_warmup { estimate } else { rate } * estimate / start,
             start,
         }
     }
 
     fn scalars<C: Real>(&self, memory: &ProdigyState, run: &ProdigyRun, leaf: usize) -> ([[C; 3]; 2], [C; 3]) {
         let ([b1, b2, b3], [d, next]) = (run.betas, run.estimates);
-        let means = [[b1, b2, b3], [(1.0 - b1) * d, (1.0 - b2) * d * d, run.of_gradient]];
+        let means = [[b1, b2, b3], [(1.0 - b1) * d, (1.0 - b2) * d * d, run.gradient_weight]];
         let [eps, decay] = Hyperparam::all_at([&self.eps, &self.weight_decay], run.clock.count);
         let rate = run.uncorrected * unbias(run.clock.of_leaf(&memory.updates, leaf), self.betas);
         (means.map(|three| three.map(C::of)), [rate, next * eps, rate * decay].map(C::of))
@@ -213,7 +213,7 @@ impl TwoPasses for Prodigy {
         memory.numerator_weighted.set(numerator);
         // Zero gradients say nothing on the distance.
         if path != 0.0 {
-            run.estimates[1] = larger(d, self.estim_lr_coef.at(run.clock.count) * numerator / path);
+            run.estimates[1] = max_or_nan(d, self.estim_lr_coef.at(run.clock.count) * numerator / path);
         }
         memory.estim_lr.set(run.estimates[1]);
     }

@@ -91,10 +91,10 @@ impl<T: Tensors> Lines<'_, T> {
                     _ => self.tensors.select(&c, of(x), of(y))?,
                 }
             }
-            Op::Turn(x, shape) => {
+            Op::Transpose(x, shape) => {
                 let shape = shape.map(|size| size as usize);
                 let x = self.tensors.fill(of(x), shape.iter().product())?;
-                self.tensors.turn(&x, shape).unwrap_or_else(|| Err(self.lacks("turn")))?
+                self.tensors.transpose(&x, shape).unwrap_or_else(|| Err(self.lacks("transpose")))?
             }
             Op::Product(x, y, shape, transposed) => {
                 let shape @ [batch, n, k, m] = shape.map(|size| size as usize);
@@ -108,9 +108,9 @@ impl<T: Tensors> Lines<'_, T> {
                 let products = self.tensors.fill(&self.binary(Binary::Mul, &x, &y, wide)?, len as usize)?;
                 self.tensors.convert(&self.tensors.sums(&products, stretch as usize)?, dtype)?
             }
-            Op::Spread(x, [len, times]) => {
+            Op::Repeat(x, [len, times]) => {
                 let x = self.tensors.fill(of(x), len as usize)?;
-                self.tensors.spread(&x, times as usize).unwrap_or_else(|| Err(self.lacks("spread")))?
+                self.tensors.repeat(&x, times as usize).unwrap_or_else(|| Err(self.lacks("repeat")))?
             }
             op => return Err(self.lacks(&format!("{op:?}"))),
         }))

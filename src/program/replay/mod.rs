@@ -20,7 +20,7 @@ use crate::state::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 /// `gradchain-burn` and `gradchain-candle` implement it for two frameworks. A smaller implementation, on vectors:
 ///
 /// ```
-/// use gradchain::device::{Placed, TensorState};
+/// use gradchain::device::{DeviceTensor, TensorState};
 /// use gradchain::prelude::*;
 /// use gradchain::program::{Binary, Comparison, Tensors, Unary};
 /// use gradchain::{DType, Result};
@@ -90,7 +90,7 @@ use crate::state::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 /// }
 ///
 /// let (optimizer, mut params, gradients) = (adamw(0.1), vec![1.0, 2.0], vec![3.0, -4.0]);
-/// let placed = |x: &[f64]| Placed::new(x.to_vec(), DType::F64, [2]);
+/// let placed = |x: &[f64]| DeviceTensor::new(x.to_vec(), DType::F64, [2]);
 /// let given = [("", placed(&params))];
 /// let mut there = TensorState::new(Vectors, &optimizer, optimizer.init(&params)?, &given, &params)?;
 /// let mut new = Vec::new();
@@ -188,7 +188,7 @@ pub trait Tensors {
     /// Transposes a row-major array of shape `[a, b, c, d]` to `[a, c, b, d]`; `None` if the framework lacks it.
     ///
     /// This and the next two are for parts that work on whole matrices, such as [`muon`](crate::muon).
-    fn turn(&self, x: &Self::Tensor, shape: [usize; 4]) -> Option<Result<Self::Tensor>> {
+    fn transpose(&self, x: &Self::Tensor, shape: [usize; 4]) -> Option<Result<Self::Tensor>> {
         let _ = (x, shape);
         None
     }
@@ -209,7 +209,7 @@ pub trait Tensors {
     }
 
     /// Repeats each element `times` times in place; `None` if the framework lacks it.
-    fn spread(&self, x: &Self::Tensor, times: usize) -> Option<Result<Self::Tensor>> {
+    fn repeat(&self, x: &Self::Tensor, times: usize) -> Option<Result<Self::Tensor>> {
         let _ = (x, times);
         None
     }
@@ -427,10 +427,10 @@ impl<T: Tensors> Replay<'_, T> {
         let mut lines = Lines { tensors, compute, constants, scalars: &mut self.scalars };
         let mut slots = Vec::with_capacity(arrays.len());
         for array in arrays.iter() {
-            let held = if array.lasts { &*lasting } else { &self.kept };
+            let held = if array.is_persistent { &*lasting } else { &self.kept };
             slots.push(match held.get(&array.name).and_then(|of| of.get(leaf)) {
                 Some(held) => tensors.convert(held, compute)?,
-                None if array.lasts => {
+                None if array.is_persistent => {
                     return Err(Error::state(
                         &array.name,
                         format!("it does not have one element per element of `{path}`"),
@@ -454,7 +454,7 @@ impl<T: Tensors> Replay<'_, T> {
 
         for slot in written {
             let (array, new) = (&arrays[slot], tensors.convert(&next()?, arrays[slot].dtype)?);
-            let place = if array.lasts { &mut *lasting } else { &mut self.kept };
+            let place = if array.is_persistent { &mut *lasting } else { &mut self.kept };
             place.entry(array.name.clone()).or_default().insert(*leaf, new);
         }
         if program.update().is_some() {

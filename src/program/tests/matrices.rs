@@ -18,7 +18,7 @@ fn products_of_matrices_are_programs() {
         "t3 = s2 * mu'",
         "t4 = s3 * u",
         "t5 = t3 + t4",
-        "t6 = turn(t5, [1, 3, 2, 1])",
+        "t6 = transpose(t5, [1, 3, 2, 1])",
         "t7 = dots(t6, t6, 6)",
         "t8 = sqrt(t7)",
         "t9 = s7 * t8",
@@ -26,7 +26,7 @@ fn products_of_matrices_are_programs() {
         "t11 = s5 * t10",
         "t12 = t8 + t11",
         "t13 = max(t12, s6)",
-        "t14 = spread(t13, 6)",
+        "t14 = repeat(t13, 6)",
         "t15 = t6 / t14",
         "t16 = s10 * t15",
         "t17 = product(t15, transposed t15, 1·[2, 3]·[3, 2])",
@@ -36,12 +36,12 @@ fn products_of_matrices_are_programs() {
         "t21 = t18 + t20",
         "t22 = product(t21, t15, 1·[2, 2]·[2, 3])",
         "t23 = t16 + t22",
-        "u' = turn(t23, [1, 2, 3, 1])",
+        "u' = transpose(t23, [1, 2, 3, 1])",
     ];
     let from = shown.lines().position(|line| line == whole[0]).unwrap_or_else(|| panic!("{shown}"));
     assert_eq!(shown.lines().skip(from).take(whole.len()).collect::<Vec<_>>(), whole, "{shown}");
     let leaf = &programs.passes()[1].leaves[0];
-    let error = leaf.must_be_of_elements().unwrap_err().to_string();
+    let error = leaf.require_elementwise().unwrap_err().to_string();
     assert_eq!(error, "scale_by_muon cannot be recorded as a program: it works on whole leaves, between passes");
     assert!(leaf.program.run(&leaf.scalars, &mut [0.0_f32], 1.0, 1.0).unwrap_err().is_argument());
 

@@ -110,7 +110,7 @@ fn parse(dtype: DType, text: &str) -> Option<Vec<u8>> {
 
 /// An 8-bit array in memory order; in readable formats an integer per byte.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Coded {
+pub(crate) struct QuantizedArray {
     dtype: DType,
     shape: Vec<usize>,
     strides: Vec<isize>,
@@ -118,10 +118,10 @@ pub(crate) struct Coded {
     bytes: Vec<u8>,
 }
 
-impl Coded {
-    pub(crate) fn of(leaf: &LeafRef<'_>) -> Coded {
+impl QuantizedArray {
+    pub(crate) fn of(leaf: &LeafRef<'_>) -> QuantizedArray {
         let strides = leaf.parts.strides.to_vec();
-        Coded { dtype: leaf.dtype(), shape: leaf.shape().into(), strides, bytes: leaf.to_bytes() }
+        QuantizedArray { dtype: leaf.dtype(), shape: leaf.shape().into(), strides, bytes: leaf.to_bytes() }
     }
 
     pub(crate) fn what(&self) -> (DType, Vec<usize>) {
@@ -130,7 +130,7 @@ impl Coded {
 
     /// Returns `None` if the bytes are invalid.
     pub(crate) fn leaf(&self) -> Option<LeafRef<'_>> {
-        LeafRef::coded(&self.bytes, self.dtype, &self.shape, &self.strides)
+        LeafRef::quantized(&self.bytes, self.dtype, &self.shape, &self.strides)
     }
 }
 

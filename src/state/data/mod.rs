@@ -5,7 +5,7 @@ mod leaves;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::array::{Array, Coded};
+pub(crate) use self::array::{Array, QuantizedArray};
 pub(crate) use self::leaves::Leaves;
 #[cfg(feature = "checkpoint")]
 pub(crate) use self::leaves::fits_in_memory;
@@ -73,7 +73,8 @@ pub(crate) enum Datum {
     Scalar(#[serde(with = "exact")] f64),
     Key(#[serde(with = "whole")] u64),
     Array(Array),
-    Coded(Coded),
+    #[serde(rename = "coded")]
+    Quantized(QuantizedArray),
 }
 
 impl PartialEq for Datum {
@@ -84,7 +85,7 @@ impl PartialEq for Datum {
             // Bitwise, with NaN.
             (Datum::Scalar(a), Datum::Scalar(b)) => a.to_bits() == b.to_bits(),
             (Datum::Array(a), Datum::Array(b)) => a == b,
-            (Datum::Coded(a), Datum::Coded(b)) => a == b,
+            (Datum::Quantized(a), Datum::Quantized(b)) => a == b,
             _ => false,
         }
     }
@@ -99,7 +100,7 @@ impl Entry {
             Datum::Scalar(_) => (Kind::Scalar, None),
             Datum::Key(_) => (Kind::Key, None),
             Datum::Array(array) => (Kind::Moment, Some((array.dtype, array.shape.clone()))),
-            Datum::Coded(array) => (Kind::Moment, Some(array.what())),
+            Datum::Quantized(array) => (Kind::Moment, Some(array.what())),
         };
         // The value itself is needed only where a migration joins parts.
         ItemSpec { name, kind, array, single: None }
@@ -107,13 +108,13 @@ impl Entry {
 }
 
 impl Datum {
-    pub(crate) fn put(&self, into: ItemMut<'_>) -> bool {
+    pub(crate) fn assign(&self, into: ItemMut<'_>) -> bool {
         let single = match self {
             Datum::Count(count) => Single::Count(*count),
             Datum::Flag(flag) => Single::Flag(*flag),
             Datum::Scalar(scalar) => Single::Scalar(*scalar),
             Datum::Key(key) => Single::Key(*key),
-            Datum::Coded(array) => {
+            Datum::Quantized(array) => {
                 let (ItemMut::Array(mut leaf), Some(from)) = (into, array.leaf()) else { return false };
                 let fits = leaf.shape() == from.shape();
                 fits.then(|| leaf.copy_from(&from));

@@ -56,7 +56,7 @@ pub fn scale_by_acprop() -> ScaleByAcprop {
 
 part! {
     /// See [`scale_by_acprop`].
-    pub ScaleByAcprop as "scale_by_acprop": OneElement, OWN_SIZE;
+    pub ScaleByAcprop as "scale_by_acprop": OneElement, SCALE_INVARIANT;
     hyperparams {
         /// Decay of the mean.
         b1: DECAY = 0.9;
@@ -75,7 +75,7 @@ pub struct AcpropScalars<C> {
     mean1: Mean<C>,
     mean2: Mean<C>,
     /// before = of_nu·nu, or 1 where that is at most `unseen`
-    of_nu: C,
+    nu_weight: C,
     unseen: C,
     eps: C,
     eps_root: C,
@@ -88,7 +88,7 @@ impl Rule for ScaleByAcprop {
 
     fn scalars<C: Real>(&self, clock: Clock) -> AcpropScalars<C> {
         let [b1, b2, eps, eps_root] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps, &self.eps_root], clock.count);
-        let of_nu = match clock.updates {
+        let nu_weight = match clock.updates {
             0 => 0.0,
             updates => 1.0 / Clock { updates: updates - 1, ..clock }.bias_correction(b2),
         };
@@ -99,7 +99,7 @@ impl Rule for ScaleByAcprop {
         AcpropScalars {
             mean1: Mean::of(b1),
             mean2: Mean::of(b2),
-            of_nu: C::of(of_nu),
+            nu_weight: C::of(nu_weight),
             unseen: C::of(unseen),
             eps: C::of(eps),
             eps_root: C::of(eps_root),
@@ -108,7 +108,7 @@ impl Rule for ScaleByAcprop {
 
     #[inline(always)]
     fn apply<C: Real>(k: AcpropScalars<C>, [mu, nu]: &mut [C; 2], u: C, _: C) -> C {
-        let before = k.of_nu * *nu;
+        let before = k.nu_weight * *nu;
         let before = if before <= k.unseen { C::one() } else { before };
         let surprise = u - *mu;
         *nu = k.mean2.with(*nu, surprise * surprise) + k.eps_root;

@@ -8,7 +8,7 @@ use crate::transform::moment::Mean;
 /// ```text
 /// e_g ← rho·e_g + (1 − rho)·u²                  starts at 0
 /// u ← u · √(e_x + eps) / √(e_g + eps)
-/// e_x ← rho·e_x + (1 − rho)·u²                  starts at 0; of the update just made
+/// e_x ← rho·e_x + (1 − rho)·u²                  starts at 0; of the update just original
 /// ```
 ///
 /// # Cost
@@ -45,7 +45,7 @@ pub fn scale_by_adadelta() -> ScaleByAdadelta {
 
 part! {
     /// See [`scale_by_adadelta`].
-    pub ScaleByAdadelta as "scale_by_adadelta": OneElement, OWN_SIZE;
+    pub ScaleByAdadelta as "scale_by_adadelta": OneElement, SCALE_INVARIANT;
     hyperparams {
         /// Decay of both means.
         rho: DECAY = 0.9;

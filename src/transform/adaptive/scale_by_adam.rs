@@ -87,7 +87,7 @@ part! {
 
 impl ScaleByAdam {
     fn effect_of(&self) -> Effect {
-        Effect::OWN_SIZE.with_momentum(&self.b1)
+        Effect::SCALE_INVARIANT.with_momentum(&self.b1)
     }
 }
 
@@ -97,8 +97,8 @@ pub struct AdamScalars<C> {
     mean1: Mean<C>,
     mean2: Mean<C>,
     /// m̂ = of_mean·m + of_update·u
-    of_mean: C,
-    of_update: C,
+    mean_weight: C,
+    update_weight: C,
     unbias2: C,
     eps: C,
     eps_root: C,
@@ -111,15 +111,15 @@ impl Rule for ScaleByAdam {
 
     fn scalars<C: Real>(&self, clock: Clock) -> AdamScalars<C> {
         let [b1, b2] = Hyperparam::all_at([&self.b1, &self.b2], clock.count);
-        let (of_mean, of_update) = match self.momentum_decay {
+        let (mean_weight, update_weight) = match self.momentum_decay {
             Some(momentum_decay) => growing_first_moment(clock, b1, momentum_decay),
             None => first_moment(clock, b1, self.nesterov),
         };
         AdamScalars {
             mean1: Mean::of(b1),
             mean2: Mean::of(b2),
-            of_mean: C::of(of_mean),
-            of_update: C::of(of_update),
+            mean_weight: C::of(mean_weight),
+            update_weight: C::of(update_weight),
             unbias2: C::of(1.0 / clock.bias_correction(b2)),
             eps: C::of(self.eps.at(clock.count)),
             eps_root: C::of(self.eps_root.at(clock.count)),
@@ -130,7 +130,7 @@ impl Rule for ScaleByAdam {
     fn apply<C: Real>(k: AdamScalars<C>, [m, v]: &mut [C; 2], u: C, _: C) -> C {
         *m = k.mean1.with(*m, u);
         *v = k.mean2.with(*v, u * u);
-        let ahead = k.of_mean * *m + k.of_update * u;
+        let ahead = k.mean_weight * *m + k.update_weight * u;
         ahead / ((k.unbias2 * *v + k.eps_root).sqrt() + k.eps)
     }
 }

@@ -64,7 +64,7 @@ part! {
 
 impl ScaleByAdamax {
     fn effect_of(&self) -> Effect {
-        Effect::OWN_SIZE.with_momentum(&self.b1)
+        Effect::SCALE_INVARIANT.with_momentum(&self.b1)
     }
 }
 

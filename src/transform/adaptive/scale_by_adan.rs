@@ -73,7 +73,7 @@ part! {
 
 impl ScaleByAdan {
     fn effect_of(&self) -> Effect {
-        Effect::OWN_SIZE.with_momentum(&self.b1)
+        Effect::SCALE_INVARIANT.with_momentum(&self.b1)
     }
 }
 
@@ -81,12 +81,12 @@ impl ScaleByAdan {
 #[derive(Clone, Copy, Debug)]
 pub struct AdanScalars<C> {
     first: bool,
-    of_updates: Mean<C>,
-    of_changes: Mean<C>,
-    of_squares: Mean<C>,
-    ahead: C,
+    update_mean: Mean<C>,
+    change_mean: Mean<C>,
+    square_mean: Mean<C>,
+    change_weight: C,
     unbias1: C,
-    /// With `ahead` in it.
+    /// With `change_weight` in it.
     unbias2: C,
     unbias3: C,
     eps: C,
@@ -102,10 +102,10 @@ impl Rule for ScaleByAdan {
         let [b1, b2, b3] = Hyperparam::all_at([&self.b1, &self.b2, &self.b3], clock.count);
         AdanScalars {
             first: clock.updates == 0,
-            of_updates: Mean::of(b1),
-            of_changes: Mean::of(b2),
-            of_squares: Mean::of(b3),
-            ahead: C::of(1.0 - b2),
+            update_mean: Mean::of(b1),
+            change_mean: Mean::of(b2),
+            square_mean: Mean::of(b3),
+            change_weight: C::of(1.0 - b2),
             unbias1: C::of(1.0 / clock.bias_correction(b1)),
             unbias2: C::of((1.0 - b2) / clock.bias_correction(b2)),
             unbias3: C::of(1.0 / clock.bias_correction(b3)),
@@ -117,10 +117,10 @@ impl Rule for ScaleByAdan {
     #[inline(always)]
     fn apply<C: Real>(k: AdanScalars<C>, [m, v, n, g]: &mut [C; 4], u: C, _: C) -> C {
         let change = u - if k.first { u } else { *g };
-        let sum = u + k.ahead * change;
-        *m = k.of_updates.with(*m, u);
-        *v = k.of_changes.with(*v, change);
-        *n = k.of_squares.with(*n, sum * sum);
+        let sum = u + k.change_weight * change;
+        *m = k.update_mean.with(*m, u);
+        *v = k.change_mean.with(*v, change);
+        *n = k.square_mean.with(*n, sum * sum);
         *g = u;
         (k.unbias1 * *m + k.unbias2 * *v) / ((k.unbias3 * *n + k.eps_root).sqrt() + k.eps)
     }

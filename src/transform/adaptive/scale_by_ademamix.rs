@@ -52,14 +52,14 @@ pub fn scale_by_ademamix() -> ScaleByAdemamix {
 
 part! {
     /// See [`scale_by_ademamix`].
-    pub ScaleByAdemamix as "scale_by_ademamix": OneElement, OWN_SIZE;
+    pub ScaleByAdemamix as "scale_by_ademamix": OneElement, SCALE_INVARIANT;
     hyperparams {
         /// Decay of the fast mean.
         b1: DECAY = 0.9;
         /// Decay of the second moment.
         b2: DECAY = 0.999;
         /// Decay of the slow mean.
-        b3: SHARE = 0.9999;
+        b3: UNIT_INTERVAL = 0.9999;
         /// Weight of the slow mean.
         alpha: FINITE = 6.0;
         /// Added to the root.

@@ -69,7 +69,7 @@ part! {
 
 impl ScaleByBelief {
     fn effect_of(&self) -> Effect {
-        Effect::OWN_SIZE.with_momentum(&self.b1)
+        Effect::SCALE_INVARIANT.with_momentum(&self.b1)
     }
 }
 
@@ -78,8 +78,8 @@ impl ScaleByBelief {
 pub struct BeliefScalars<C> {
     mean1: Mean<C>,
     mean2: Mean<C>,
-    of_mean: C,
-    of_update: C,
+    mean_weight: C,
+    update_weight: C,
     unbias2: C,
     eps: C,
     eps_root: C,
@@ -92,12 +92,12 @@ impl Rule for ScaleByBelief {
 
     fn scalars<C: Real>(&self, clock: Clock) -> BeliefScalars<C> {
         let [b1, b2, eps, eps_root] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps, &self.eps_root], clock.count);
-        let (of_mean, of_update) = first_moment(clock, b1, self.nesterov);
+        let (mean_weight, update_weight) = first_moment(clock, b1, self.nesterov);
         BeliefScalars {
             mean1: Mean::of(b1),
             mean2: Mean::of(b2),
-            of_mean: C::of(of_mean),
-            of_update: C::of(of_update),
+            mean_weight: C::of(mean_weight),
+            update_weight: C::of(update_weight),
             unbias2: C::of(1.0 / clock.bias_correction(b2)),
             eps: C::of(eps),
             eps_root: C::of(eps_root),
@@ -109,7 +109,7 @@ impl Rule for ScaleByBelief {
         *mu = k.mean1.with(*mu, u);
         let surprise = u - *mu;
         *nu = k.mean2.with(*nu, surprise * surprise) + k.eps_root;
-        let ahead = k.of_mean * *mu + k.of_update * u;
+        let ahead = k.mean_weight * *mu + k.update_weight * u;
         ahead / ((k.unbias2 * *nu).sqrt() + k.eps)
     }
 }

@@ -77,7 +77,7 @@ part! {
 
 impl ScaleByRadam {
     fn effect_of(&self) -> Effect {
-        Effect::OWN_SIZE.with_momentum(&self.b1)
+        Effect::SCALE_INVARIANT.with_momentum(&self.b1)
     }
 }
 
@@ -86,9 +86,9 @@ impl ScaleByRadam {
 pub struct RadamScalars<C> {
     mean1: Mean<C>,
     mean2: Mean<C>,
-    of_mean: C,
+    mean_weight: C,
     nesterov: bool,
-    of_update: C,
+    update_weight: C,
     unbias2: C,
     rectify: bool,
     rectifier: C,
@@ -103,7 +103,7 @@ impl Rule for ScaleByRadam {
 
     fn scalars<C: Real>(&self, clock: Clock) -> RadamScalars<C> {
         let [b1, b2, eps, eps_root] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps, &self.eps_root], clock.count);
-        let (of_mean, of_update) = first_moment(clock, b1, self.nesterov);
+        let (mean_weight, update_weight) = first_moment(clock, b1, self.nesterov);
         let unbias2 = 1.0 / clock.bias_correction(b2);
         let most = 2.0 / (1.0 - b2) - 1.0;
         let known = most - 2.0 * clock.t() * b2.powf(clock.t()) * unbias2;
@@ -111,9 +111,9 @@ impl Rule for ScaleByRadam {
         RadamScalars {
             mean1: Mean::of(b1),
             mean2: Mean::of(b2),
-            of_mean: C::of(of_mean),
+            mean_weight: C::of(mean_weight),
             nesterov: self.nesterov,
-            of_update: C::of(of_update),
+            update_weight: C::of(update_weight),
             unbias2: C::of(unbias2),
             rectify: known >= self.threshold.at(clock.count),
             rectifier: C::of(squared.sqrt()),
@@ -127,8 +127,8 @@ impl Rule for ScaleByRadam {
         *mu = k.mean1.with(*mu, u);
         *nu = k.mean2.with(*nu, u * u);
         // An infinite update times zero would be NaN.
-        let own = if k.nesterov { k.of_update * u } else { C::zero() };
-        let ahead = k.of_mean * *mu + own;
+        let own = if k.nesterov { k.update_weight * u } else { C::zero() };
+        let ahead = k.mean_weight * *mu + own;
         let rectified = k.rectifier * ahead / ((k.unbias2 * *nu + k.eps_root).sqrt() + k.eps);
         if k.rectify { rectified } else { ahead }
     }

@@ -50,7 +50,7 @@ pub fn scale_by_rms() -> ScaleByRms {
 
 part! {
     /// See [`scale_by_rms`].
-    pub ScaleByRms as "scale_by_rms": OneElement, OWN_SIZE;
+    pub ScaleByRms as "scale_by_rms": OneElement, SCALE_INVARIANT;
     hyperparams {
         /// Decay of the mean of squares.
         decay: DECAY = 0.9;

@@ -48,7 +48,7 @@ pub fn scale_by_rss() -> ScaleByRss {
 
 part! {
     /// See [`scale_by_rss`].
-    pub ScaleByRss as "scale_by_rss": OneElement, OWN_SIZE;
+    pub ScaleByRss as "scale_by_rss": OneElement, SCALE_INVARIANT;
     hyperparams {
         /// Initial value of the sum.
         initial_accumulator_value: NOT_NEGATIVE = 0.1;

@@ -54,7 +54,7 @@ pub fn scale_by_simplified_ademamix() -> ScaleBySimplifiedAdemamix {
 
 part! {
     /// See [`scale_by_simplified_ademamix`].
-    pub ScaleBySimplifiedAdemamix as "scale_by_simplified_ademamix": OneElement, OWN_SIZE;
+    pub ScaleBySimplifiedAdemamix as "scale_by_simplified_ademamix": OneElement, SCALE_INVARIANT;
     hyperparams {
         /// Fraction of the sum kept from one step to the next; from 1 on the sum grows without bound.
         b1: FINITE = 0.99;

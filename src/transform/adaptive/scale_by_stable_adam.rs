@@ -84,7 +84,7 @@ part! {
 impl ScaleByStableAdam {
     fn effect_of(&self) -> Effect {
         // A mask excludes leaves on purpose, so such a part claims no decay.
-        if self.mask.is_all() { Effect::OWN_SIZE.decays(&self.weight_decay) } else { Effect::OWN_SIZE }
+        if self.mask.is_all() { Effect::SCALE_INVARIANT.decays(&self.weight_decay) } else { Effect::SCALE_INVARIANT }
     }
 }
 
@@ -99,7 +99,7 @@ pub struct ScaleByStableAdamState {
     factors: Vec<f64>,
 }
 
-state_fields!(ScaleByStableAdamState { count, updates } knows { decays });
+state_fields!(ScaleByStableAdamState { count, updates } facts { decays });
 
 impl ScaleByStableAdamState {
     /// Returns the factor of a leaf's step in the last step that this state saw; 1 before the first.

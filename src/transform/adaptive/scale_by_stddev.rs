@@ -52,7 +52,7 @@ pub fn scale_by_stddev() -> ScaleByStddev {
 
 part! {
     /// See [`scale_by_stddev`].
-    pub ScaleByStddev as "scale_by_stddev": OneElement, OWN_SIZE;
+    pub ScaleByStddev as "scale_by_stddev": OneElement, SCALE_INVARIANT;
     hyperparams {
         /// Decay of both means.
         decay: DECAY = 0.9;

@@ -82,13 +82,13 @@ pub struct HutchinsonState {
     /// The seed; a run resumed from this state keeps it.
     pub key: RandomKey,
     /// The step size for the leaves' dtypes.
-    suggested: f64,
+    default_step: f64,
     point: Moments,
-    ahead: Moments,
-    behind: Moments,
+    forward: Moments,
+    backward: Moments,
 }
 
-state_fields!(HutchinsonState { count, key } room { point, ahead, behind });
+state_fields!(HutchinsonState { count, key } scratch { point, forward, backward });
 
 /// Returns the spacing of a dtype's numbers near 1.
 fn spacing(dtype: DType) -> f64 {
@@ -127,13 +127,13 @@ impl Signs {
 }
 
 /// Moves the parameters along the signs.
-struct Go<'a> {
+struct Perturb<'a> {
     signs: Signs,
     step: f64,
     point: &'a mut Moments,
 }
 
-impl LeafVisitor for Go<'_> {
+impl LeafVisitor for Perturb<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let Some(point) = self.point.get_mut::<C>(leaf.index) else { return };
         let step = C::of(self.step);
@@ -145,17 +145,18 @@ struct Estimate<'a> {
     signs: Signs,
     /// Distance between the points of both gradients.
     distance: f64,
-    ahead: &'a Moments,
-    behind: &'a Moments,
+    forward: &'a Moments,
+    backward: &'a Moments,
 }
 
 impl LeafVisitor for Estimate<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
-        let (Some(ahead), Some(behind)) = (self.ahead.get::<C>(leaf.index), self.behind.get::<C>(leaf.index)) else {
+        let (Some(forward), Some(backward)) = (self.forward.get::<C>(leaf.index), self.backward.get::<C>(leaf.index))
+        else {
             return;
         };
         let distance = C::of(self.distance);
-        each_sign(leaf.spec, self.signs.of(leaf.spec), |i, z: C| leaf.u[i] = z * (ahead[i] - behind[i]) / distance);
+        each_sign(leaf.spec, self.signs.of(leaf.spec), |i, z: C| leaf.u[i] = z * (forward[i] - backward[i]) / distance);
     }
 }
 
@@ -169,22 +170,22 @@ impl WholeTreeTransformation for HutchinsonEstimatorDiagHessian {
         Ok(HutchinsonState {
             count: Count::default(),
             key: RandomKey::new(self.random_seed),
-            suggested: widest.cbrt(),
+            default_step: widest.cbrt(),
             point: at.moments()?,
-            ahead: at.moments()?,
-            behind: at.moments()?,
+            forward: at.moments()?,
+            backward: at.moments()?,
         })
     }
 
     fn transform(&self, state: &mut HutchinsonState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let signs = Signs { seed: state.key.get(), count: state.count.get() };
         state.count.increment();
-        let HutchinsonState { suggested, point, ahead, behind, .. } = state;
-        let step = self.step_size.unwrap_or(*suggested);
-        tree.visit(&mut Go { signs, step, point });
-        tree.value_and_grad_at(point, ahead);
-        tree.visit(&mut Go { signs, step: -step, point });
-        tree.value_and_grad_at(point, behind);
-        tree.visit(&mut Estimate { signs, distance: 2.0 * step, ahead, behind });
+        let HutchinsonState { default_step, point, forward, backward, .. } = state;
+        let step = self.step_size.unwrap_or(*default_step);
+        tree.visit(&mut Perturb { signs, step, point });
+        tree.value_and_grad_at(point, forward);
+        tree.visit(&mut Perturb { signs, step: -step, point });
+        tree.value_and_grad_at(point, backward);
+        tree.visit(&mut Estimate { signs, distance: 2.0 * step, forward, backward });
     }
 }

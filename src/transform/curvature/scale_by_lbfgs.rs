@@ -1,4 +1,4 @@
-use crate::engine::{Bounds, is_held, sum_tile};
+use crate::engine::{Bounds, is_blocked, sum_tile};
 use crate::part::prelude::*;
 use crate::tree::{Cursor, dense_strides, is_safe, length};
 
@@ -68,7 +68,7 @@ pub fn scale_by_lbfgs() -> ScaleByLbfgs {
 
 part! {
     /// See [`scale_by_lbfgs`].
-    pub ScaleByLbfgs as "scale_by_lbfgs": Whole, ALONG;
+    pub ScaleByLbfgs as "scale_by_lbfgs": Whole, SAME_DIRECTION;
     options {
         /// If true, the estimate starts from a scaled identity, `γ` above, else from the identity.
         scale_init_precond: bool = true;
@@ -140,7 +140,7 @@ impl WholeTreeTransformation for ScaleByLbfgs {
         let (count, places) = (state.count.get(), self.memory_size as u64);
         state.count.increment();
         let last = (count > 0).then(|| ((count - 1) % places) as usize);
-        tree.visit(&mut Remember { state, last });
+        tree.visit(&mut StorePair { state, last });
         let free = free_elements(state, tree);
         if let Some(last) = last {
             let curvature =
@@ -156,7 +156,7 @@ impl WholeTreeTransformation for ScaleByLbfgs {
             }
         };
         let gamma = self.first_factor(state, last, free.as_ref().map(|(free, _)| *free));
-        two_loops(state, oldest, gamma, free);
+        two_loop_recursion(state, oldest, gamma, free);
         tree.visit(&mut Emit { direction: &state.direction });
     }
 }
@@ -191,8 +191,8 @@ impl ScaleByLbfgs {
 fn free_elements(state: &mut ScaleByLbfgsState, tree: &mut WholeTree<'_>) -> Option<Moments> {
     let bounds = tree.bounds()?;
     let mut free = state.direction.clone();
-    tree.visit(&mut Free { bounds: &bounds, free: &mut free });
-    keep_only(&free, &mut state.direction);
+    tree.visit(&mut MaskFree { bounds: &bounds, free: &mut free });
+    mask_out(&free, &mut state.direction);
     Some(free)
 }
 
@@ -201,7 +201,7 @@ fn products_among(y: Vector<'_>, s: Vector<'_>, free: &Moments) -> [f64; 2] {
     let mut among = free.clone();
     among.fill(0.0);
     add_scaled(&mut among, 1.0, y);
-    keep_only(free, &mut among);
+    mask_out(free, &mut among);
     let among = Vector::all(&among);
     [dot(among, y), dot(among, s)]
 }
@@ -226,13 +226,13 @@ fn weights_among(state: &ScaleByLbfgsState, free: &Moments, oldest: usize) -> (V
 /// Computes the direction in place of the updates, from the `oldest` place on.
 ///
 /// Within bounds only free elements count, with their own weights.
-fn two_loops(state: &mut ScaleByLbfgsState, oldest: usize, gamma: f64, free: Option<(&Moments, Vec<f64>)>) {
+fn two_loop_recursion(state: &mut ScaleByLbfgsState, oldest: usize, gamma: f64, free: Option<(&Moments, Vec<f64>)>) {
     let ScaleByLbfgsState {
         diff_params_memory: s, diff_updates_memory: y, weights_memory, direction: q, alphas, ..
     } = state;
     let places = weights_memory.len();
     let weight = |j: usize| free.as_ref().map_or_else(|| weights_memory[j].get(), |(_, weights)| weights[j]);
-    let keep_free = |q: &mut Moments| free.iter().for_each(|(free, _)| keep_only(free, q));
+    let keep_free = |q: &mut Moments| free.iter().for_each(|(free, _)| mask_out(free, q));
     let place = |j: usize| (oldest + j) % places;
     for j in (0..places).map(place).rev() {
         let rho = weight(j);
@@ -256,25 +256,25 @@ fn two_loops(state: &mut ScaleByLbfgsState, oldest: usize, gamma: f64, free: Opt
 }
 
 /// Writes 1 for movable elements and 0 for held ones, in row-major order.
-struct Free<'a> {
+struct MaskFree<'a> {
     bounds: &'a Bounds,
     free: &'a mut Moments,
 }
 
-impl LeafVisitor for Free<'_> {
+impl LeafVisitor for MaskFree<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let (Some(bounds), Some(free)) = (self.bounds.leaf::<C>(leaf.index), self.free.get_mut::<C>(leaf.index)) else {
             return;
         };
         let bounds: Vec<_> = bounds.collect();
         in_row_major_order(&leaf, |at, row_major| {
-            let held = is_held(leaf.p[at], -leaf.u[at], bounds[at]);
+            let held = is_blocked(leaf.p[at], -leaf.u[at], bounds[at]);
             free[row_major] = if held { C::zero() } else { C::one() };
         });
     }
 }
 
-fn keep_only(free: &Moments, q: &mut Moments) {
+fn mask_out(free: &Moments, q: &mut Moments) {
     fn of<C: Real>(free: &Moments, q: &mut Moments, leaf: usize) {
         let (Some(free), Some(q)) = (free.get::<C>(leaf), q.get_mut::<C>(leaf)) else { return };
         q.iter_mut().zip(free).filter(|(_, free)| **free == C::zero()).for_each(|(q, _)| *q = C::zero());
@@ -288,12 +288,12 @@ fn keep_only(free: &Moments, q: &mut Moments) {
     }
 }
 
-struct Remember<'a> {
+struct StorePair<'a> {
     state: &'a mut ScaleByLbfgsState,
     last: Option<usize>,
 }
 
-impl LeafVisitor for Remember<'_> {
+impl LeafVisitor for StorePair<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let (i, state) = (leaf.index, &mut *self.state);
         for (now, before, memory) in [
@@ -366,12 +366,12 @@ impl<'a> Vector<'a> {
     }
 }
 
-const STRETCH: usize = 512;
+const SLICE_LEN: usize = 512;
 
 fn dot(a: Vector<'_>, b: Vector<'_>) -> f64 {
     fn of<C: Real>(a: &[C], b: &[C]) -> f64 {
-        let mut products = [0.0; STRETCH];
-        let stretches = a.chunks(STRETCH).zip(b.chunks(STRETCH));
+        let mut products = [0.0; SLICE_LEN];
+        let stretches = a.chunks(SLICE_LEN).zip(b.chunks(SLICE_LEN));
         let sum = stretches.map(|(a, b)| {
             let products = &mut products[..a.len()];
             for ((product, a), b) in products.iter_mut().zip(a).zip(b) {

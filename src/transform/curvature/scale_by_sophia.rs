@@ -77,7 +77,7 @@ wrapper! {
         /// Sets the type of the mean of the updates; by default the compute type.
         mu_dtype: Option<DType> = None;
     }
-    effect OWN_SIZE;
+    effect SCALE_INVARIANT;
 }
 
 impl<H> ScaleBySophia<H> {
@@ -145,16 +145,16 @@ impl<H: Stage> Wrapper for ScaleBySophia<H> {
 
     fn decide(&self, memory: &mut SophiaMemory, at: &StepContext<'_>, _: f64) -> Decision {
         memory.clock = Clock::begin(&mut memory.count, &mut memory.updates, at);
-        if self.is_due(memory) { Decision::Run } else { Decision::Alone }
+        if self.is_due(memory) { Decision::Run } else { Decision::ArithmeticOnly }
     }
 }
 
 impl<H: Stage> Reducing for ScaleBySophia<H> {
     const SLOTS: &'static [Slot] = &[Slot::signed("mu"), Slot::signed("nu")];
     const PASSES: ReducingPasses = ReducingPasses::ONE
-        .meets()
+        .combines()
         .accesses([&[], &[Access::Write, Access::Read], &[]])
-        .rarely([&[], &[Access::Write; 2], &[]]);
+        .rare_accesses([&[], &[Access::Write; 2], &[]]);
     type Slots<C: Real> = [C; 2];
     type Accumulated<W: Real> = [W; 0];
     /// Number of unclipped elements.
@@ -186,7 +186,7 @@ impl<H: Stage> Reducing for ScaleBySophia<H> {
 
     /// Compares instead of `max`, which loses NaN.
     #[inline(always)]
-    fn meet<C: Real>(k: SophiaScalars<C>, [m, h]: &mut [C; 2], diagonal: C, gradient: C) -> C {
+    fn combine<C: Real>(k: SophiaScalars<C>, [m, h]: &mut [C; 2], diagonal: C, gradient: C) -> C {
         *m = k.mean1.with(*m, gradient);
         let scaled = k.gamma * *h;
         let divisor = if scaled < k.eps { k.eps } else { scaled };

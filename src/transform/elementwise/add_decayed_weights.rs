@@ -53,7 +53,7 @@ part! {
 
 impl AddDecayedWeights {
     fn effect_of(&self) -> Effect {
-        Effect::ALONG.decays(&self.weight_decay)
+        Effect::SAME_DIRECTION.decays(&self.weight_decay)
     }
 }
 

@@ -51,7 +51,7 @@ pub fn apply_every(k: u64) -> ApplyEvery {
 part! {
     /// See [`apply_every`].
     #[derive(Eq)]
-    pub ApplyEvery as "apply_every": OneElement, ALONG;
+    pub ApplyEvery as "apply_every": OneElement, SAME_DIRECTION;
     integers {
         /// Number of steps per sum.
         k: u64 = 1, AT_LEAST_1;

@@ -64,7 +64,7 @@ part! {
 
 impl Ema {
     fn effect_of(&self) -> Effect {
-        Effect::ALONG.with_momentum(&self.decay)
+        Effect::SAME_DIRECTION.with_momentum(&self.decay)
     }
 }
 

@@ -38,7 +38,7 @@ pub fn identity() -> Identity {
 part! {
     /// See [`identity`].
     #[derive(Copy, Default, Eq)]
-    pub Identity as "identity": OneElement, ALONG;
+    pub Identity as "identity": OneElement, SAME_DIRECTION;
 }
 
 impl Rule for Identity {

@@ -65,7 +65,7 @@ pub fn kahan_summation() -> KahanSummation {
 
 part! {
     /// See [`kahan_summation`].
-    pub KahanSummation as "kahan_summation": OneElementWithMemory, ALONG;
+    pub KahanSummation as "kahan_summation": OneElementWithMemory, SAME_DIRECTION;
 }
 
 impl RuleWithMemory for KahanSummation {

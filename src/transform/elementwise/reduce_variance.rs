@@ -46,7 +46,7 @@ pub fn reduce_variance() -> ReduceVariance {
 
 part! {
     /// See [`reduce_variance`].
-    pub ReduceVariance as "reduce_variance": OneElement, ALONG;
+    pub ReduceVariance as "reduce_variance": OneElement, SAME_DIRECTION;
     hyperparams {
         /// Fraction of the lag that is offset; 1 offsets all of it.
         gamma: FINITE = 0.025;

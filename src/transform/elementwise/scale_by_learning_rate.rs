@@ -56,7 +56,7 @@ part! {
 
 impl ScaleByLearningRate {
     fn effect_of(&self) -> Effect {
-        if self.flip_sign { Effect::AGAINST } else { Effect::ALONG }.at_rate(&self.learning_rate)
+        if self.flip_sign { Effect::REVERSED } else { Effect::SAME_DIRECTION }.at_rate(&self.learning_rate)
     }
 }
 

@@ -46,7 +46,7 @@ pub fn scale_by_optimistic_gradient() -> ScaleByOptimisticGradient {
 
 part! {
     /// See [`scale_by_optimistic_gradient`].
-    pub ScaleByOptimisticGradient as "scale_by_optimistic_gradient": OneElement, ALONG;
+    pub ScaleByOptimisticGradient as "scale_by_optimistic_gradient": OneElement, SAME_DIRECTION;
     hyperparams {
         /// Factor of the update.
         alpha: FINITE = 1.0;
@@ -59,8 +59,8 @@ part! {
 #[derive(Clone, Copy, Debug)]
 pub struct OptimisticScalars<C> {
     first: bool,
-    of_update: C,
-    of_before: C,
+    update_weight: C,
+    previous_weight: C,
 }
 
 impl Rule for ScaleByOptimisticGradient {
@@ -70,13 +70,17 @@ impl Rule for ScaleByOptimisticGradient {
 
     fn scalars<C: Real>(&self, clock: Clock) -> OptimisticScalars<C> {
         let [alpha, beta] = Hyperparam::all_at([&self.alpha, &self.beta], clock.count);
-        OptimisticScalars { first: clock.updates == 0, of_update: C::of(alpha + beta), of_before: C::of(beta) }
+        OptimisticScalars {
+            first: clock.updates == 0,
+            update_weight: C::of(alpha + beta),
+            previous_weight: C::of(beta),
+        }
     }
 
     #[inline(always)]
     fn apply<C: Real>(k: OptimisticScalars<C>, [previous]: &mut [C; 1], u: C, _: C) -> C {
         let before = if k.first { u } else { *previous };
         *previous = u;
-        k.of_update * u - k.of_before * before
+        k.update_weight * u - k.previous_weight * before
     }
 }

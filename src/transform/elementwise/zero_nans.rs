@@ -40,7 +40,7 @@ pub fn zero_nans() -> ZeroNans {
 part! {
     /// See [`zero_nans`].
     #[derive(Copy, Default, Eq)]
-    pub ZeroNans as "zero_nans": OneElementWithMemory, ALONG;
+    pub ZeroNans as "zero_nans": OneElementWithMemory, SAME_DIRECTION;
 }
 
 /// The state of [`zero_nans`]: the leaves with NaNs, and counts.
@@ -85,7 +85,7 @@ impl RuleWithMemory for ZeroNans {
     #[inline(always)]
     fn apply<C: Real>((): (), _: &mut [C; 0], u: C, _: C, nans: &mut [u32]) -> C {
         nans[0] += u.count_nan();
-        u.unless_nan()
+        u.nan_to_zero()
     }
 
     fn finish(&self, memory: &mut ZeroNansState, nans: Sums<'_>) {

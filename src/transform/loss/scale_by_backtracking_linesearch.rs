@@ -1,4 +1,4 @@
-use super::linesearch::{Backtracking, Point, Stretch, TreeLine};
+use super::linesearch::{Backtracking, Point, ScaleUpdates, TreeLine};
 use crate::needs;
 use crate::part::prelude::*;
 
@@ -68,7 +68,7 @@ pub fn scale_by_backtracking_linesearch(max_backtracking_steps: usize) -> ScaleB
 
 part! {
     /// See [`scale_by_backtracking_linesearch`].
-    pub ScaleByBacktrackingLinesearch as "scale_by_backtracking_linesearch": Whole<needs::ValueFn>, SETTLED;
+    pub ScaleByBacktrackingLinesearch as "scale_by_backtracking_linesearch": Whole<needs::ValueFn>, FINAL_LENGTH;
     given {
         /// Largest number of times that the step is shortened.
         max_backtracking_steps: usize;
@@ -77,7 +77,7 @@ part! {
         /// Required fraction of the decrease that the slope predicts.
         slope_rtol: DECAY = 1e-4;
         /// Factor of a step that is too long.
-        decrease_factor: INSIDE = 0.8;
+        decrease_factor: OPEN_UNIT_INTERVAL = 0.8;
         /// Factor of the last step for the first guess; infinite to start at the maximum.
         increase_factor: ABOVE_0 = 1.5;
         /// Longest step.
@@ -116,7 +116,7 @@ pub struct BacktrackingLinesearchInfo {
 
 state_fields!(BacktrackingLinesearchInfo { num_linesearch_steps, decrease_error });
 
-state_fields!(ScaleByBacktrackingLinesearchState { count, learning_rate, value, info } room { point });
+state_fields!(ScaleByBacktrackingLinesearchState { count, learning_rate, value, info } scratch { point });
 
 impl ScaleByBacktrackingLinesearch {
     fn check_steps(&self) -> Result<()> {
@@ -154,7 +154,7 @@ impl WholeTreeTransformation for ScaleByBacktrackingLinesearch {
         state.count.increment();
         // A flushed window of mini-steps has no loss and reuses the last step size.
         let (true, Some(value)) = (tree.has_objective(), at.value()) else {
-            return tree.visit(&mut Stretch { t: state.learning_rate.get(), bounds: None });
+            return tree.visit(&mut ScaleUpdates { t: state.learning_rate.get(), bounds: None });
         };
         let search = Backtracking {
             max_backtracking_steps: self.max_backtracking_steps,

@@ -55,7 +55,7 @@ pub fn scale_by_polyak() -> ScaleByPolyak {
 
 part! {
     /// See [`scale_by_polyak`].
-    pub ScaleByPolyak as "scale_by_polyak": TwoPass<Value>, ALONG;
+    pub ScaleByPolyak as "scale_by_polyak": TwoPass<Value>, SAME_DIRECTION;
     hyperparams {
         /// The minimum of the loss, or an estimate of it.
         f_min: FINITE = 0.0;

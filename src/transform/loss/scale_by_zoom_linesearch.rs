@@ -1,4 +1,4 @@
-use super::linesearch::{Point, Stretch, TreeLine, Zoom};
+use super::linesearch::{Point, ScaleUpdates, TreeLine, Zoom};
 use crate::needs;
 use crate::part::prelude::*;
 use crate::recipe::words;
@@ -77,7 +77,7 @@ pub fn scale_by_zoom_linesearch(max_linesearch_steps: usize) -> ScaleByZoomLines
 
 part! {
     /// See [`scale_by_zoom_linesearch`].
-    pub ScaleByZoomLinesearch as "scale_by_zoom_linesearch": Whole<needs::ValueAndGradFn>, SETTLED;
+    pub ScaleByZoomLinesearch as "scale_by_zoom_linesearch": Whole<needs::ValueAndGradFn>, FINAL_LENGTH;
     given {
         /// Largest number of points tried.
         max_linesearch_steps: usize, AT_LEAST_1;
@@ -201,7 +201,7 @@ impl WholeTreeTransformation for ScaleByZoomLinesearch {
         state.count.increment();
         // A flushed window of mini-steps has no loss and reuses the last step size.
         let (true, Some(value)) = (tree.has_objective(), at.value()) else {
-            return tree.visit(&mut Stretch { t: state.learning_rate.get(), bounds: None });
+            return tree.visit(&mut ScaleUpdates { t: state.learning_rate.get(), bounds: None });
         };
         let search = Zoom {
             max_linesearch_steps: self.max_linesearch_steps,

@@ -19,7 +19,7 @@ pub use scale_by_shape::{ScaleByShape, ScaleByShapeState, scale_by_shape};
 pub use scale_by_sm3::{ScaleBySm3, ScaleBySm3State, scale_by_sm3};
 
 /// Returns the cost per element of products and decompositions: the length of the shorter side.
-fn work_of_products(leaf: &crate::tree::LeafSpec) -> f64 {
+fn product_cost(leaf: &crate::tree::LeafSpec) -> f64 {
     let longest = leaf.shape().iter().max().copied().unwrap_or(1).max(1);
     leaf.len() as f64 * (leaf.len() / longest).clamp(1, longest) as f64
 }

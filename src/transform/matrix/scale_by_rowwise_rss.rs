@@ -55,7 +55,7 @@ pub fn scale_by_rowwise_rss() -> ScaleByRowwiseRss {
 
 part! {
     /// See [`scale_by_rowwise_rss`].
-    pub ScaleByRowwiseRss as "scale_by_rowwise_rss": Whole, OWN_SIZE;
+    pub ScaleByRowwiseRss as "scale_by_rowwise_rss": Whole, SCALE_INVARIANT;
     hyperparams {
         /// Initial value of the sums.
         initial_accumulator_value: NOT_NEGATIVE = 0.0;
@@ -71,7 +71,7 @@ pub struct ScaleByRowwiseRssState {
     pub count: Count,
     /// The sums, one number per row.
     pub sum_of_squares: Moments,
-    room: Vec<f64>,
+    scratch: Vec<f64>,
 }
 
 state_fields!(ScaleByRowwiseRssState { count, sum_of_squares });
@@ -84,7 +84,7 @@ impl WholeTreeTransformation for ScaleByRowwiseRss {
         let rows = |leaf: &crate::tree::LeafSpec| Some(vec![leaf.shape().first().copied().unwrap_or(1)]);
         let mut sums = Moments::with_shapes(at.structure(), at.active(), |leaf| leaf.dtype().compute(), rows)?;
         sums.fill(self.initial_accumulator_value.at(0));
-        Ok(ScaleByRowwiseRssState { count: Count::default(), sum_of_squares: sums, room: Vec::new() })
+        Ok(ScaleByRowwiseRssState { count: Count::default(), sum_of_squares: sums, scratch: Vec::new() })
     }
 
     fn transform(&self, state: &mut ScaleByRowwiseRssState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
@@ -101,25 +101,25 @@ struct Scale<'a> {
 
 impl LeafVisitor for Scale<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
-        let ScaleByRowwiseRssState { sum_of_squares, room, .. } = &mut *self.state;
+        let ScaleByRowwiseRssState { sum_of_squares, scratch, .. } = &mut *self.state;
         let Some(sums) = sum_of_squares.get_mut::<C>(leaf.index) else { return };
         // Equally long runs belong to the rows in turn.
         let run = leaf.strides().first().map_or(1, |stride| stride.unsigned_abs());
         let size = (leaf.spec.len() / sums.len()) as f64;
         let count = leaf.rows.map_or(sums.len(), <[usize]>::len);
-        room.clear();
-        room.resize(count, 0.0);
+        scratch.clear();
+        scratch.resize(count, 0.0);
         for (i, run) in leaf.u.chunks(run).enumerate() {
-            room[i % count] += squares(run);
+            scratch[i % count] += squares(run);
         }
-        for (i, sum) in room.iter_mut().enumerate() {
+        for (i, sum) in scratch.iter_mut().enumerate() {
             let row = &mut sums[leaf.rows.map_or(i, |rows| rows[i])];
             *row = C::of(row.as_f64() + *sum / size);
             let root = row.as_f64().sqrt();
             *sum = if root == 0.0 { 0.0 } else { 1.0 / (root + self.eps) };
         }
         for (i, run) in leaf.u.chunks_mut(run).enumerate() {
-            let factor = C::of(room[i % count]);
+            let factor = C::of(scratch[i % count]);
             run.iter_mut().for_each(|u| *u *= factor);
         }
     }

@@ -1,4 +1,4 @@
-use super::scale_by_muon::{WeightDimensionNumbers, fans};
+use super::scale_by_muon::{WeightDimensionNumbers, matrix_shape};
 use crate::part::prelude::*;
 use crate::state::{StateWalk, StateWalkMut};
 use crate::tree::Layout;
@@ -59,7 +59,7 @@ pub fn scale_by_shape() -> ScaleByShape {
 
 part! {
     /// See [`scale_by_shape`].
-    pub ScaleByShape as "scale_by_shape": OneElementWithMemory, ALONG;
+    pub ScaleByShape as "scale_by_shape": OneElementWithMemory, SAME_DIRECTION;
     options {
         /// Axes of a leaf that form the rows and columns of its matrices; by default, a leaf with two axes is one.
         weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();
@@ -104,7 +104,8 @@ impl RuleWithMemory for ScaleByShape {
             if !on {
                 return Ok(1.0);
             }
-            let Some([rows, cols]) = fans(&self.weight_dimension_numbers, leaf, self.layout.unwrap_or(leaf.layout()))
+            let Some([rows, cols]) =
+                matrix_shape(&self.weight_dimension_numbers, leaf, self.layout.unwrap_or(leaf.layout()))
             else {
                 let expected = "such that each leaf has axes for rows and others for columns";
                 let found = format!("the leaf `{leaf}`");

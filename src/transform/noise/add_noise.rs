@@ -1,7 +1,7 @@
 use core::ops::{Deref, DerefMut};
 
 use super::draws::{Draws, Numbers};
-use crate::numeric::random::{BLOCK, Normal, TOGETHER};
+use crate::numeric::random::{BATCH, BLOCK, Normal};
 use crate::part::prelude::*;
 use crate::state::{StateWalk, StateWalkMut};
 
@@ -57,7 +57,7 @@ pub fn add_noise(eta: impl IntoHyperparam, gamma: impl IntoHyperparam, seed: u64
 
 part! {
     /// See [`add_noise`].
-    pub AddNoise as "add_noise": OneElementWithMemory, ALONG;
+    pub AddNoise as "add_noise": OneElementWithMemory, SAME_DIRECTION;
     required {
         /// The variance at the first step.
         eta: NOT_NEGATIVE;
@@ -113,7 +113,7 @@ impl<X: Normal> Numbers<BLOCK> for X {
 }
 
 impl RuleWithMemory for AddNoise {
-    const APART: bool = true;
+    const USES_SLICES: bool = true;
     type Memory = AddNoiseState;
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = ();
@@ -136,12 +136,12 @@ impl RuleWithMemory for AddNoise {
         u
     }
 
-    fn is_apart(&self, memory: &AddNoiseState, _: usize) -> bool {
+    fn uses_slices(&self, memory: &AddNoiseState, _: usize) -> bool {
         memory.deviation != 0.0
     }
 
     #[inline(always)]
-    fn apply_apart<C: Real>(&self, memory: &AddNoiseState, (): (), []: [&mut [C]; 0], at: Stretch<'_, C>) {
+    fn apply_slice<C: Real>(&self, memory: &AddNoiseState, (): (), []: [&mut [C]; 0], at: LeafSlice<'_, C>) {
         match C::DTYPE {
             DType::F64 => add::<f64, C>(memory, at),
             _ => add::<f32, C>(memory, at),
@@ -151,15 +151,15 @@ impl RuleWithMemory for AddNoise {
 
 /// Adds noise drawn in the compute type `X`.
 #[inline(always)]
-fn add<X: Normal + Real, C: Real>(memory: &AddNoiseState, at: Stretch<'_, C>) {
-    let Stretch { leaf, start, u, .. } = at;
-    let (key, mut room) = (memory.draws.key(leaf), [X::default(); TOGETHER]);
+fn add<X: Normal + Real, C: Real>(memory: &AddNoiseState, at: LeafSlice<'_, C>) {
+    let LeafSlice { leaf, start, u, .. } = at;
+    let (key, mut scratch) = (memory.draws.key(leaf), [X::default(); BATCH]);
     let deviation = C::of(memory.deviation);
-    for (i, u) in u.chunks_mut(TOGETHER).enumerate() {
-        let room = &mut room[..u.len()];
-        memory.draws.fill::<X, _>((leaf, key), start + i * TOGETHER, room);
+    for (i, u) in u.chunks_mut(BATCH).enumerate() {
+        let scratch = &mut scratch[..u.len()];
+        memory.draws.fill::<X, _>((leaf, key), start + i * BATCH, scratch);
         for i in 0..u.len() {
-            u[i] += deviation * C::of(room[i].as_f64());
+            u[i] += deviation * C::of(scratch[i].as_f64());
         }
     }
 }

@@ -17,7 +17,7 @@ pub struct Draws {
     step: u64,
 }
 
-state_fields!(Draws { count, key } knows { leaves });
+state_fields!(Draws { count, key } facts { leaves });
 
 #[derive(Clone, Debug, Hash)]
 struct Leaf {

@@ -1,6 +1,6 @@
 use super::draws::{Draws, Numbers};
 #[cfg(feature = "half")]
-use crate::element::SixteenBits;
+use crate::element::HalfFloat;
 use crate::numeric::random::{WORDS, word, words};
 use crate::part::prelude::*;
 
@@ -69,7 +69,7 @@ pub fn stochastic_rounding(seed: u64) -> StochasticRounding {
 
 part! {
     /// See [`stochastic_rounding`].
-    pub StochasticRounding as "stochastic_rounding": OneElementWithMemory, ALONG;
+    pub StochasticRounding as "stochastic_rounding": OneElementWithMemory, SAME_DIRECTION;
     given {
         /// Seed of the random numbers.
         seed: u64;
@@ -91,7 +91,7 @@ impl Numbers<WORDS> for Word {
 }
 
 impl RuleWithMemory for StochasticRounding {
-    const APART: bool = true;
+    const USES_SLICES: bool = true;
     const READS_PARAMS: bool = true;
     type Memory = Draws;
     type Slots<C: Real> = [C; 0];
@@ -113,22 +113,22 @@ impl RuleWithMemory for StochasticRounding {
         u
     }
 
-    fn is_apart(&self, memory: &Draws, leaf: usize) -> bool {
+    fn uses_slices(&self, memory: &Draws, leaf: usize) -> bool {
         memory.dtype(leaf) != memory.dtype(leaf).compute()
     }
 
     #[inline(always)]
-    fn apply_apart<C: Real>(&self, memory: &Draws, (): (), []: [&mut [C]; 0], at: Stretch<'_, C>) {
-        let Stretch { leaf, start, u, p, .. } = at;
-        let (key, mut room) = (memory.key(leaf), [0; WORDS]);
+    fn apply_slice<C: Real>(&self, memory: &Draws, (): (), []: [&mut [C]; 0], at: LeafSlice<'_, C>) {
+        let LeafSlice { leaf, start, u, p, .. } = at;
+        let (key, mut scratch) = (memory.key(leaf), [0; WORDS]);
         for (i, u) in u.chunks_mut(WORDS).enumerate() {
             let (n, first) = (u.len(), i * WORDS);
-            let (room, p) = (&mut room[..n], &p[first..first + n]);
-            memory.fill::<Word, _>((leaf, key), start + first, room);
+            let (scratch, p) = (&mut scratch[..n], &p[first..first + n]);
+            memory.fill::<Word, _>((leaf, key), start + first, scratch);
             #[cfg(feature = "half")]
             match memory.dtype(leaf) {
-                DType::Bf16 => add_by_chance::<half::bf16, C>(u, p, room),
-                _ => add_by_chance::<half::f16, C>(u, p, room),
+                DType::Bf16 => add_stochastic::<half::bf16, C>(u, p, scratch),
+                _ => add_stochastic::<half::f16, C>(u, p, scratch),
             }
             #[cfg(not(feature = "half"))]
             let _ = (p, u);
@@ -138,22 +138,22 @@ impl RuleWithMemory for StochasticRounding {
 
 #[cfg(feature = "half")]
 #[inline(always)]
-fn add_by_chance<H: SixteenBits, C: Real>(u: &mut [C], p: &[C], words: &[u16]) {
+fn add_stochastic<H: HalfFloat, C: Real>(u: &mut [C], p: &[C], words: &[u16]) {
     let (p, words) = (&p[..u.len()], &words[..u.len()]);
     for i in 0..u.len() {
-        u[i] = by_chance::<H, C>(u[i], p[i], words[i]);
+        u[i] = stochastic::<H, C>(u[i], p[i], words[i]);
     }
 }
 
 /// Returns the update to a stochastically rounded sum, computed in `f32` for 16-bit leaves.
 #[cfg(feature = "half")]
 #[inline(always)]
-fn by_chance<H: SixteenBits, C: Real>(u: C, p: C, word: u16) -> C {
+fn stochastic<H: HalfFloat, C: Real>(u: C, p: C, word: u16) -> C {
     let [u, p] = [u.as_f64() as f32, p.as_f64() as f32];
     let t = p + u;
     // A sum smaller than both terms is a multiple of their common unit, so that the sum with a rounded update is exact;
     // the step to a rounded sum might not be an update of that dtype.
     let shrinks = t.abs() < u.abs() && t.abs() < p.abs();
-    let rounded = H::by_chance(if shrinks { u } else { t }, word);
+    let rounded = H::stochastic(if shrinks { u } else { t }, word);
     C::of(f64::from(if shrinks || !rounded.is_finite() { rounded } else { rounded - p }))
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::units::{AddUp, Change, Units};
+use super::units::{AccumulateUnits, MapUnits, Units};
 use crate::engine::{current_simd_level, dispatch};
 use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
@@ -91,7 +91,7 @@ pub struct AdaptiveGradClipState {
     of_params: Vec<f64>,
 }
 
-state_fields!(AdaptiveGradClipState { count } knows { units });
+state_fields!(AdaptiveGradClipState { count } facts { units });
 
 impl AdaptiveGradClip {
     fn units(&self, leaf: &LeafSpec) -> Result<Units> {
@@ -128,8 +128,8 @@ impl WholeTreeTransformation for AdaptiveGradClip {
         let units = leaves.map(|(leaf, on)| on.then(|| self.units(leaf)).transpose());
         let units: Arc<[_]> = units.collect::<Result<_>>()?;
         let most = units.iter().flatten().map(|units| units.count).max().unwrap_or(0);
-        let room = vec![0.0; most];
-        Ok(AdaptiveGradClipState { count: Count::default(), units, of_updates: room.clone(), of_params: room })
+        let scratch = vec![0.0; most];
+        Ok(AdaptiveGradClipState { count: Count::default(), units, of_updates: scratch.clone(), of_params: scratch })
     }
 
     fn transform(&self, state: &mut AdaptiveGradClipState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
@@ -146,7 +146,7 @@ struct ClipUnits<'a> {
 }
 
 /// Least update norm as a divisor.
-const LEAST: f64 = 1e-6;
+const MIN_NORM: f64 = 1e-6;
 
 impl LeafVisitor for ClipUnits<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
@@ -156,13 +156,13 @@ impl LeafVisitor for ClipUnits<'_> {
         let [of_updates, of_params] = [of_updates, of_params].map(|norms| &mut norms[..units.count]);
         for (x, norms) in [(&*leaf.u, &mut *of_updates), (leaf.p, &mut *of_params)] {
             norms.fill(0.0);
-            dispatch(simd, AddUp { units, x, sums: norms, f: |x: C| x.as_f64() * x.as_f64() });
+            dispatch(simd, AccumulateUnits { units, x, sums: norms, f: |x: C| x.as_f64() * x.as_f64() });
             norms.iter_mut().for_each(|norm| *norm = norm.sqrt());
             // `f64` squares may have overflowed; norms whose squares underflow do not matter.
             if norms.iter().any(|norm| norm.is_infinite()) {
                 let mut scaled = vec![0.0; norms.len()];
                 let f = |x: C| (SMALL * x.as_f64()) * (SMALL * x.as_f64());
-                dispatch(simd, AddUp { units, x, sums: &mut scaled, f });
+                dispatch(simd, AccumulateUnits { units, x, sums: &mut scaled, f });
                 norms.iter_mut().zip(scaled).for_each(|(norm, scaled)| {
                     *norm = if norm.is_infinite() { scaled.sqrt() / SMALL } else { *norm };
                 });
@@ -172,8 +172,8 @@ impl LeafVisitor for ClipUnits<'_> {
         let at_least = |norm: f64, least: f64| if norm <= least { least } else { norm };
         for (of_updates, of_params) in of_updates.iter_mut().zip(of_params) {
             let (norm, most) = (*of_updates, self.clipping * at_least(*of_params, self.eps));
-            *of_updates = if norm < most { 1.0 } else { most / at_least(norm, LEAST) };
+            *of_updates = if norm < most { 1.0 } else { most / at_least(norm, MIN_NORM) };
         }
-        dispatch(simd, Change { units, x: leaf.u, by: of_updates, f: |u: C, factor| u * factor_in::<C>(factor) });
+        dispatch(simd, MapUnits { units, x: leaf.u, by: of_updates, f: |u: C, factor| u * factor_in::<C>(factor) });
     }
 }

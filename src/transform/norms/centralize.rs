@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::units::{AddUp, Change, Units};
+use super::units::{AccumulateUnits, MapUnits, Units};
 use crate::engine::{current_simd_level, dispatch};
 use crate::part::prelude::*;
 
@@ -48,7 +48,7 @@ pub fn centralize() -> Centralize {
 part! {
     /// See [`centralize`].
     #[derive(Copy, Eq)]
-    pub Centralize as "centralize": Whole, ALONG;
+    pub Centralize as "centralize": Whole, SAME_DIRECTION;
 }
 
 /// Scratch space of [`centralize`], which has no state.
@@ -58,7 +58,7 @@ pub struct CentralizeState {
     means: Vec<f64>,
 }
 
-state_fields!(CentralizeState {} knows { units });
+state_fields!(CentralizeState {} facts { units });
 
 impl WholeTreeTransformation for Centralize {
     const SCOPE: Scope = Scope::LEAF;
@@ -82,8 +82,8 @@ impl LeafVisitor for CentralizeState {
         let Some(units) = &self.units[leaf.index] else { return };
         let (simd, means) = (current_simd_level(), &mut self.means[..units.count]);
         means.fill(0.0);
-        dispatch(simd, AddUp { units, x: leaf.u, sums: means, f: |u: C| u.as_f64() });
+        dispatch(simd, AccumulateUnits { units, x: leaf.u, sums: means, f: |u: C| u.as_f64() });
         means.iter_mut().for_each(|sum| *sum /= units.len as f64);
-        dispatch(simd, Change { units, x: leaf.u, by: means, f: |u: C, mean| u - C::of(mean) });
+        dispatch(simd, MapUnits { units, x: leaf.u, by: means, f: |u: C, mean| u - C::of(mean) });
     }
 }

@@ -49,7 +49,7 @@ pub fn clip_by_block_rms(threshold: impl IntoHyperparam) -> ClipByBlockRms {
 
 part! {
     /// See [`clip_by_block_rms`].
-    pub ClipByBlockRms as "clip_by_block_rms": TwoPass, ALONG;
+    pub ClipByBlockRms as "clip_by_block_rms": TwoPass, SAME_DIRECTION;
     required {
         /// The largest root mean square.
         threshold: AT_LEAST_0;

@@ -40,7 +40,7 @@ pub fn normalize() -> Normalize {
 part! {
     /// See [`normalize`].
     #[derive(Copy, Eq)]
-    pub Normalize as "normalize": TwoPass, OWN_SIZE;
+    pub Normalize as "normalize": TwoPass, SCALE_INVARIANT;
 }
 
 impl Rescale for Normalize {

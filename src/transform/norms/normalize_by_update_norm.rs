@@ -41,7 +41,7 @@ pub fn normalize_by_update_norm() -> NormalizeByUpdateNorm {
 
 part! {
     /// See [`normalize_by_update_norm`].
-    pub NormalizeByUpdateNorm as "normalize_by_update_norm": TwoPass, ALONG;
+    pub NormalizeByUpdateNorm as "normalize_by_update_norm": TwoPass, SAME_DIRECTION;
     hyperparams {
         /// The norm of the updates.
         scale_factor: FINITE = 1.0;

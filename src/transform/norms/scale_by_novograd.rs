@@ -76,7 +76,7 @@ part! {
 
 impl ScaleByNovograd {
     fn effect_of(&self) -> Effect {
-        Effect::OWN_SIZE.decays(&self.weight_decay)
+        Effect::SCALE_INVARIANT.decays(&self.weight_decay)
     }
 }
 

@@ -42,7 +42,7 @@ pub fn scale_by_param_block_norm() -> ScaleByParamBlockNorm {
 
 part! {
     /// See [`scale_by_param_block_norm`].
-    pub ScaleByParamBlockNorm as "scale_by_param_block_norm": TwoPass, ALONG;
+    pub ScaleByParamBlockNorm as "scale_by_param_block_norm": TwoPass, SAME_DIRECTION;
     hyperparams {
         /// The least factor.
         min_scale: NOT_NEGATIVE = 1e-3;

@@ -44,7 +44,7 @@ pub fn scale_by_param_block_rms() -> ScaleByParamBlockRms {
 
 part! {
     /// See [`scale_by_param_block_rms`].
-    pub ScaleByParamBlockRms as "scale_by_param_block_rms": TwoPass, ALONG;
+    pub ScaleByParamBlockRms as "scale_by_param_block_rms": TwoPass, SAME_DIRECTION;
     hyperparams {
         /// The least factor.
         min_scale: NOT_NEGATIVE = 1e-3;

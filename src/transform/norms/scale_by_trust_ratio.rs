@@ -53,7 +53,7 @@ pub fn scale_by_trust_ratio() -> ScaleByTrustRatio {
 
 part! {
     /// See [`scale_by_trust_ratio`].
-    pub ScaleByTrustRatio as "scale_by_trust_ratio": TwoPass, ALONG;
+    pub ScaleByTrustRatio as "scale_by_trust_ratio": TwoPass, SAME_DIRECTION;
     hyperparams {
         /// Lower bound of both norms.
         min_norm: NOT_NEGATIVE = 0.0;

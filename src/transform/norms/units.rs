@@ -58,19 +58,19 @@ impl Units {
 }
 
 /// Adds `f` of every element to its unit's sum.
-pub(super) struct AddUp<'a, C, F> {
+pub(super) struct AccumulateUnits<'a, C, F> {
     pub(super) units: &'a Units,
     pub(super) x: &'a [C],
     pub(super) sums: &'a mut [f64],
     pub(super) f: F,
 }
 
-impl<C: Real, F: Fn(C) -> f64 + Copy> Job for AddUp<'_, C, F> {
+impl<C: Real, F: Fn(C) -> f64 + Copy> Job for AccumulateUnits<'_, C, F> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let AddUp { units, x, sums, f } = self;
+        let AccumulateUnits { units, x, sums, f } = self;
         for run in 0..units.runs() {
             let (run, unit, same) = units.run(run);
             let x = &x[run];
@@ -87,19 +87,19 @@ impl<C: Real, F: Fn(C) -> f64 + Copy> Job for AddUp<'_, C, F> {
 }
 
 /// Maps every element, given its unit.
-pub(super) struct Change<'a, C, F> {
+pub(super) struct MapUnits<'a, C, F> {
     pub(super) units: &'a Units,
     pub(super) x: &'a mut [C],
     pub(super) by: &'a [f64],
     pub(super) f: F,
 }
 
-impl<C: Real, F: Fn(C, f64) -> C> Job for Change<'_, C, F> {
+impl<C: Real, F: Fn(C, f64) -> C> Job for MapUnits<'_, C, F> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let Change { units, x, by, f } = self;
+        let MapUnits { units, x, by, f } = self;
         for run in 0..units.runs() {
             let (run, unit, same) = units.run(run);
             let x = &mut x[run];

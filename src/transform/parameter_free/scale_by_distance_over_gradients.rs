@@ -1,5 +1,5 @@
 use super::anchored::{anchored, squared_norms};
-use crate::numeric::order::larger;
+use crate::numeric::order::max_or_nan;
 use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 
@@ -51,7 +51,7 @@ pub fn scale_by_distance_over_gradients() -> ScaleByDistanceOverGradients {
 
 part! {
     /// See [`scale_by_distance_over_gradients`].
-    pub ScaleByDistanceOverGradients as "scale_by_distance_over_gradients": TwoPass, ALONG;
+    pub ScaleByDistanceOverGradients as "scale_by_distance_over_gradients": TwoPass, SAME_DIRECTION;
     hyperparams {
         /// The first distance, in units of the parameters' norm plus 1. Read once, in `init`.
         reps_rel: NOT_NEGATIVE = 1e-6;
@@ -110,7 +110,7 @@ impl TwoPasses for ScaleByDistanceOverGradients {
         let each = memory.max_dist.iter_mut().zip(memory.grad_sum_of_squares.iter_mut());
         for ((leaf, max_dist), (_, gradients)) in each {
             let [of_updates, of_distance] = [0, 1].map(|i| sums.leaf(i, leaf));
-            max_dist.set(larger(of_distance.sqrt(), max_dist.get()));
+            max_dist.set(max_or_nan(of_distance.sqrt(), max_dist.get()));
             gradients.set(gradients.get() + of_updates);
         }
     }

@@ -1,5 +1,5 @@
 use super::anchored::{anchored, squared_norms};
-use crate::numeric::order::larger;
+use crate::numeric::order::max_or_nan;
 use crate::part::prelude::*;
 use crate::recipe::{self, FromRecipe, Node, Recipe, ToRecipe};
 use crate::transform::rescale::factor_in;
@@ -50,7 +50,7 @@ pub fn scale_by_dog(init_step: InitStep) -> ScaleByDog {
 
 part! {
     /// See [`scale_by_dog`].
-    pub ScaleByDog as "scale_by_dog": TwoPass, ALONG;
+    pub ScaleByDog as "scale_by_dog": TwoPass, SAME_DIRECTION;
     given {
         /// The size of the first step.
         init_step: InitStep;
@@ -167,7 +167,7 @@ impl TwoPasses for ScaleByDog {
 
     fn decide(&self, memory: &mut ScaleByDogState, _: &mut DogScalars, sums: Sums<'_>) {
         let [of_updates, of_distance] = [0, 1].map(|i| sums.total(i));
-        memory.max_dist.set(larger(of_distance.sqrt(), memory.max_dist.get()));
+        memory.max_dist.set(max_or_nan(of_distance.sqrt(), memory.max_dist.get()));
         memory.sum_sq_norm_grads.set(memory.sum_sq_norm_grads.get() + of_updates);
     }
 

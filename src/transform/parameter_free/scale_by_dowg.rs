@@ -1,5 +1,5 @@
 use super::anchored::anchored;
-use crate::numeric::order::larger;
+use crate::numeric::order::max_or_nan;
 use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 
@@ -51,7 +51,7 @@ pub fn scale_by_dowg() -> ScaleByDowg {
 
 part! {
     /// See [`scale_by_dowg`].
-    pub ScaleByDowg as "scale_by_dowg": TwoPass, ALONG;
+    pub ScaleByDowg as "scale_by_dowg": TwoPass, SAME_DIRECTION;
     hyperparams {
         /// Added to the root.
         eps: NOT_NEGATIVE = 1e-4;
@@ -98,7 +98,7 @@ impl TwoPasses for ScaleByDowg {
 
     fn decide(&self, memory: &mut ScaleByDowgState, _: &mut f64, sums: Sums<'_>) {
         let [of_updates, of_distance] = [0, 1].map(|i| sums.total(i));
-        let distance = larger(of_distance, memory.estim_sq_dist.get());
+        let distance = max_or_nan(of_distance, memory.estim_sq_dist.get());
         memory.estim_sq_dist.set(distance);
         memory.weighted_sq_norm_grads.set(memory.weighted_sq_norm_grads.get() + distance * of_updates);
     }

@@ -49,9 +49,9 @@ part! {
     pub ScaleByLion as "scale_by_lion": OneElementWithMemory;
     hyperparams {
         /// The mean's share in the mix.
-        b1: SHARE = 0.9;
+        b1: UNIT_INTERVAL = 0.9;
         /// Decay of the mean.
-        b2: SHARE = 0.99;
+        b2: UNIT_INTERVAL = 0.99;
         /// The slope at zero of mode smooth; not used in the others.
         smooth_beta: FINITE = 1.0;
     }
@@ -66,7 +66,7 @@ part! {
 
 impl ScaleByLion {
     fn effect_of(&self) -> Effect {
-        Effect::OWN_SIZE.with_momentum(&self.b1)
+        Effect::SCALE_INVARIANT.with_momentum(&self.b1)
     }
 }
 
@@ -90,7 +90,7 @@ words!(LionMode { Hard = "hard", Smooth = "smooth", Refined = "refined" });
 pub struct ScaleByLionState {
     /// Steps done.
     pub count: Count,
-    now: LionScalars<f64>,
+    scalars: LionScalars<f64>,
 }
 
 state_fields!(ScaleByLionState { count });
@@ -98,10 +98,10 @@ state_fields!(ScaleByLionState { count });
 /// Scalars of [`ScaleByLion`], computed once per step.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LionScalars<C> {
-    keep1: C,
-    take1: C,
-    keep2: C,
-    take2: C,
+    mix_decay: C,
+    mix_weight: C,
+    mean_decay: C,
+    mean_weight: C,
     /// Numbers up to this size stay in place of their sign: 1 in mode refined, 0 in mode hard.
     linear_below: C,
     smooth_beta: C,
@@ -111,14 +111,14 @@ impl<C: Real> LionScalars<C> {
     /// Returns the mix, and advances the mean.
     #[inline(always)]
     fn mix(&self, mu: &mut C, u: C) -> C {
-        let x = self.keep1 * *mu + self.take1 * u;
-        *mu = self.keep2 * *mu + self.take2 * u;
+        let x = self.mix_decay * *mu + self.mix_weight * u;
+        *mu = self.mean_decay * *mu + self.mean_weight * u;
         x
     }
 }
 
 impl RuleWithMemory for ScaleByLion {
-    const APART: bool = true;
+    const USES_SLICES: bool = true;
     const SLOTS: &'static [Slot] = &[Slot::signed("mu")];
     type Memory = ScaleByLionState;
     type Slots<C: Real> = [C; 1];
@@ -132,18 +132,25 @@ impl RuleWithMemory for ScaleByLion {
         let [b1, b2, smooth_beta] = Hyperparam::all_at([&self.b1, &self.b2, &self.smooth_beta], memory.count.get());
         memory.count.increment();
         let linear_below = if self.mode == LionMode::Refined { 1.0 } else { 0.0 };
-        memory.now = LionScalars { keep1: b1, take1: 1.0 - b1, keep2: b2, take2: 1.0 - b2, linear_below, smooth_beta };
+        memory.scalars = LionScalars {
+            mix_decay: b1,
+            mix_weight: 1.0 - b1,
+            mean_decay: b2,
+            mean_weight: 1.0 - b2,
+            linear_below,
+            smooth_beta,
+        };
     }
 
     fn scalars<C: Real>(&self, memory: &ScaleByLionState, _: usize) -> LionScalars<C> {
-        let now = memory.now;
+        let scalars = memory.scalars;
         LionScalars {
-            keep1: C::of(now.keep1),
-            take1: C::of(now.take1),
-            keep2: C::of(now.keep2),
-            take2: C::of(now.take2),
-            linear_below: C::of(now.linear_below),
-            smooth_beta: C::of(now.smooth_beta),
+            mix_decay: C::of(scalars.mix_decay),
+            mix_weight: C::of(scalars.mix_weight),
+            mean_decay: C::of(scalars.mean_decay),
+            mean_weight: C::of(scalars.mean_weight),
+            linear_below: C::of(scalars.linear_below),
+            smooth_beta: C::of(scalars.smooth_beta),
         }
     }
 
@@ -155,17 +162,17 @@ impl RuleWithMemory for ScaleByLion {
     }
 
     // Mode smooth has its own loop: its call of `tanh` would keep the others from vectorizing.
-    fn is_apart(&self, _: &ScaleByLionState, _: usize) -> bool {
+    fn uses_slices(&self, _: &ScaleByLionState, _: usize) -> bool {
         self.mode == LionMode::Smooth
     }
 
     #[inline(always)]
-    fn apply_apart<C: Real>(
+    fn apply_slice<C: Real>(
         &self,
         _: &ScaleByLionState,
         k: LionScalars<C>,
         [mu]: [&mut [C]; 1],
-        Stretch { u, .. }: Stretch<'_, C>,
+        LeafSlice { u, .. }: LeafSlice<'_, C>,
     ) {
         for i in 0..u.len() {
             u[i] = (k.smooth_beta * k.mix(&mut mu[i], u[i])).tanh();

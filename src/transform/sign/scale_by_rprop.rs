@@ -63,7 +63,7 @@ pub fn scale_by_rprop(learning_rate: impl IntoHyperparam) -> ScaleByRprop {
 
 part! {
     /// See [`scale_by_rprop`].
-    pub ScaleByRprop as "scale_by_rprop": OneElement, OWN_SIZE;
+    pub ScaleByRprop as "scale_by_rprop": OneElement, SCALE_INVARIANT;
     required {
         /// The first step's size. Read once, in `init`: for a schedule, the value at 0.
         learning_rate: FINITE;

@@ -39,7 +39,7 @@ pub fn scale_by_sign() -> ScaleBySign {
 part! {
     /// See [`scale_by_sign`].
     #[derive(Copy, Eq)]
-    pub ScaleBySign as "scale_by_sign": OneElement, OWN_SIZE;
+    pub ScaleBySign as "scale_by_sign": OneElement, SCALE_INVARIANT;
 }
 
 impl Rule for ScaleBySign {

@@ -70,12 +70,12 @@ pub fn reduce_on_plateau() -> ReduceOnPlateau {
 
 part! {
     /// See [`reduce_on_plateau`].
-    pub ReduceOnPlateau as "reduce_on_plateau": OneElementWithMemory<Value>, ALONG;
+    pub ReduceOnPlateau as "reduce_on_plateau": OneElementWithMemory<Value>, SAME_DIRECTION;
     hyperparams {
         /// Factor of the scale at a reduction.
-        factor: INSIDE = 0.1;
+        factor: OPEN_UNIT_INTERVAL = 0.1;
         /// Required improvement, as a fraction of the best value's size.
-        rtol: SHARE = 1e-4;
+        rtol: UNIT_INTERVAL = 1e-4;
         /// Required absolute improvement in addition; more than 0 if `rtol` is 0.
         atol: NOT_NEGATIVE = 0.0;
         /// Scale below which there is no further reduction.

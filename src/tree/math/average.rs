@@ -1,5 +1,5 @@
 use super::buffers::{BufferPolicy, bytes_of, mean_of_buffer, write_buffers};
-use super::stretch::{Stretches, leaves, leaves_mut, rewrite};
+use super::row_major::{RowMajorChunks, leaves, leaves_mut, rewrite};
 use crate::error::{Error, Result};
 use crate::tree::{Structure, TreeMut};
 
@@ -100,9 +100,9 @@ pub fn average_params_with<P: TreeMut + Clone>(replicas: &[(&P, f64)], buffers: 
     write_buffers(&mut mean, means)?;
     let all: Vec<_> = replicas.iter().map(|(replica, _)| leaves(*replica)).collect();
     for (i, leaf) in leaves_mut(&mut mean).iter_mut().enumerate() {
-        let mut columns: Vec<_> = all.iter().map(|leaves| Stretches::of(&leaves[i])).collect();
+        let mut columns: Vec<_> = all.iter().map(|leaves| RowMajorChunks::of(&leaves[i])).collect();
         rewrite(leaf, |_, mean| {
-            let columns: Vec<&[f64]> = columns.iter_mut().map(Stretches::next).collect();
+            let columns: Vec<&[f64]> = columns.iter_mut().map(RowMajorChunks::next).collect();
             for (i, mean) in mean.iter_mut().enumerate() {
                 *mean = weighted_mean(columns.iter().zip(&shares).map(|(column, share)| (column[i], *share)));
             }

@@ -1,5 +1,5 @@
+use super::row_major::{RowMajorChunks, leaves, leaves_mut, rewrite};
 use super::same_shapes;
-use super::stretch::{Stretches, leaves, leaves_mut, rewrite};
 use crate::error::{Error, Result};
 use crate::tree::{Tree, TreeMut};
 
@@ -189,7 +189,7 @@ where
 {
     same_shapes(what, x, y)?;
     for (x, y) in leaves_mut(x).iter_mut().zip(&leaves(y)) {
-        let mut others = Stretches::of(y);
+        let mut others = RowMajorChunks::of(y);
         rewrite(x, |_, x| x.iter_mut().zip(others.next()).for_each(|(x, y)| *x = f(*x, *y)));
     }
     Ok(())

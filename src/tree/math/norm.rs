@@ -1,4 +1,4 @@
-use super::stretch::{leaves, read};
+use super::row_major::{leaves, read};
 use crate::numeric::sums::sum_tile;
 use crate::tree::Tree;
 

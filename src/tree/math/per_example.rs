@@ -1,4 +1,4 @@
-use super::stretch::{leaves, leaves_mut, read, rewrite};
+use super::row_major::{leaves, leaves_mut, read, rewrite};
 use crate::error::{Error, Result};
 use crate::tree::{LeafRef, SMALL, Structure, Tree, TreeMut};
 
@@ -147,12 +147,12 @@ fn examples<G: Tree + ?Sized, S: Tree + ?Sized>(function: &str, grads: &G, sum: 
 /// Calls `each` with each chunk by example: the example's index, the place in it, the elements.
 fn by_example(leaf: &LeafRef<'_>, examples: usize, mut each: impl FnMut(usize, usize, &[f64])) {
     let len = leaf.parts.data.len() / examples.max(1);
-    read(leaf, |start, mut stretch| {
+    read(leaf, |start, mut row_major| {
         let mut at = start;
-        while !stretch.is_empty() {
-            let (part, rest) = stretch.split_at(stretch.len().min(len - at % len));
+        while !row_major.is_empty() {
+            let (part, rest) = row_major.split_at(row_major.len().min(len - at % len));
             each(at / len, at % len, part);
-            (at, stretch) = (at + part.len(), rest);
+            (at, row_major) = (at + part.len(), rest);
         }
     });
 }

@@ -1,4 +1,4 @@
-use super::stretch::{STRETCH, Stretches, leaves, read};
+use super::row_major::{ROW_MAJOR_CHUNK, RowMajorChunks, leaves, read};
 use crate::error::{Error, Result};
 use crate::numeric::sums::sum_tile;
 use crate::tree::{LeafRef, Structure, Tree};
@@ -33,7 +33,7 @@ pub(crate) fn same_shapes<A: Tree + ?Sized, B: Tree + ?Sized>(what: &str, expect
 }
 
 fn dot(x: &LeafRef<'_>, y: &LeafRef<'_>) -> f64 {
-    let (mut sum, mut products, mut others) = (0.0, [0.0; STRETCH], Stretches::of(y));
+    let (mut sum, mut products, mut others) = (0.0, [0.0; ROW_MAJOR_CHUNK], RowMajorChunks::of(y));
     read(x, |_, x| {
         let products = &mut products[..x.len()];
         products.iter_mut().zip(x.iter().zip(others.next())).for_each(|(product, (x, y))| *product = x * y);

@@ -2,8 +2,8 @@
 
 use super::{Boxed, BoxedState};
 use crate::engine::{
-    ChainRun, ChunkAt, Emission, OnMember, OnView, PassRange, PassStructure, Skips, Spare, Stages, Then, Walk,
-    by_own_loops, chain, chain_methods,
+    ChainRun, Emission, OnMember, OnView, PassRange, PassStructure, Skips, StageChunk, Stages, Then, TileScratch, Walk,
+    chain, chain_methods, run_own_loops,
 };
 use crate::needs::Needs;
 use crate::part::prelude::*;
@@ -33,10 +33,10 @@ impl<N: Needs> Stages for Vec<Boxed<N>> {
         self[stage].shape()
     }
 
-    fn changed(&self, made: &Self) -> Option<&'static str> {
-        let mut members = self.iter().zip(made);
-        let lengths = (<[_]>::len(self) != <[_]>::len(made)).then_some("number of members");
-        lengths.or_else(|| members.find_map(|(member, made)| member.changed(made)))
+    fn changed(&self, original: &Self) -> Option<&'static str> {
+        let mut members = self.iter().zip(original);
+        let lengths = (<[_]>::len(self) != <[_]>::len(original)).then_some("number of members");
+        lengths.or_else(|| members.find_map(|(member, original)| member.changed(original)))
     }
 
     fn init<'c>(&self, at: &mut dyn FnMut(usize, &dyn Transform) -> InitContext<'c>) -> Result<Vec<BoxedState>> {
@@ -59,8 +59,15 @@ impl<N: Needs> Stages for Vec<Boxed<N>> {
         }
     }
 
-    fn in_chunk<C: Real>(&self, stage: usize, states: &Vec<BoxedState>, (): &(), at: ChunkAt, then: &mut Then<'_, C>) {
-        self[stage].in_chunk(&states[stage], &(), at, then);
+    fn prepare_chunk<C: Real>(
+        &self,
+        stage: usize,
+        states: &Vec<BoxedState>,
+        (): &(),
+        at: StageChunk,
+        then: &mut Then<'_, C>,
+    ) {
+        self[stage].prepare_chunk(&states[stage], &(), at, then);
     }
 }
 
@@ -84,15 +91,15 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
         self.iter().zip(state).try_for_each(|(member, state)| member.check(state, at))
     }
 
-    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, scratch: &mut TileScratch) {
         match (&self[..], &state[..]) {
-            ([member], [state]) => member.pass(state, &(), walk, spare),
-            _ => by_own_loops(self, (state, run), walk, spare),
+            ([member], [state]) => member.pass(state, &(), walk, scratch),
+            _ => run_own_loops(self, (state, run), walk, scratch),
         }
     }
 
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>) {
-        chain::in_chunk(self, state, run, at, then);
+    fn prepare_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
+        chain::prepare_chunk(self, state, run, at, then);
     }
 
     fn kernel<C: Real>(&self, _: &Self::State, _: &Self::Run, _: usize) {}

@@ -15,8 +15,8 @@ pub use state::BoxedState;
 use state::{ErasedState, Held, held, held_mut};
 
 use crate::engine::{
-    ChunkAt, Foreign, InitContext, OnMember, OnView, PassRange, Place, Running, Spare, Stage, Then, Tile, Transform,
-    Viewed, Walk, on_tile,
+    Foreign, InitContext, OnMember, OnView, PassRange, Running, Stage, StageChunk, StageOffset, Then, Tile,
+    TileScratch, Transform, Viewed, Walk, on_tile,
 };
 use crate::error::Result;
 use crate::needs::{Includes, Needs, Nothing};
@@ -67,7 +67,7 @@ fn copied<T: Clone>(transformation: &T) -> Box<T> {
     Box::new(transformation.clone())
 }
 
-type PassFn<T> = fn(&T, &<T as Stage>::State, &<T as Stage>::Run, &Walk<'_>, &mut Spare);
+type PassFn<T> = fn(&T, &<T as Stage>::State, &<T as Stage>::Run, &Walk<'_>, &mut TileScratch);
 
 /// The trait of [`Boxed`] transformations, implemented for every transformation.
 pub trait DynTransformation<N = Nothing>: Erased<N> {}
@@ -78,7 +78,7 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
 #[allow(missing_docs, reason = "each method is the method of `Stage` of the same name")]
 pub trait Erased<N>: Any + Transform {
     fn dyn_clone(&self) -> Boxed<N>;
-    fn dyn_changed(&self, made: &dyn Any) -> Option<&'static str>;
+    fn dyn_changed(&self, original: &dyn Any) -> Option<&'static str>;
     fn dyn_init(&self, at: &InitContext<'_>) -> Result<Box<dyn ErasedState>>;
     /// Calls `visit` with the box's index, the inner transformation and its state.
     fn dyn_view<'a>(&self, number: usize, state: &'a dyn ErasedState, visit: &mut OnView<'_, 'a>) -> ControlFlow<()>;
@@ -89,10 +89,10 @@ pub trait Erased<N>: Any + Transform {
         state: &'a mut dyn ErasedState,
         visit: &mut OnMember<'_, 'a>,
     ) -> ControlFlow<()>;
-    fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, spare: &mut Spare) -> bool;
-    fn dyn_in_chunk_f32(&self, state: &dyn ErasedState, at: ChunkAt, then: &mut Then<'_, f32>);
-    fn dyn_in_chunk_f64(&self, state: &dyn ErasedState, at: ChunkAt, then: &mut Then<'_, f64>);
-    fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: PassRange, tile: &mut ErasedTile);
+    fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, scratch: &mut TileScratch) -> bool;
+    fn dyn_prepare_chunk_f32(&self, state: &dyn ErasedState, at: StageChunk, then: &mut Then<'_, f32>);
+    fn dyn_prepare_chunk_f64(&self, state: &dyn ErasedState, at: StageChunk, then: &mut Then<'_, f64>);
+    fn dyn_recorded_tile(&self, state: &dyn ErasedState, place: StageOffset, range: PassRange, tile: &mut ErasedTile);
 }
 
 impl<N: Needs> Clone for Boxed<N> {
@@ -105,8 +105,8 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
     fn dyn_clone(&self) -> Boxed<N> {
         copied::<T>(self)
     }
-    fn dyn_changed(&self, made: &dyn Any) -> Option<&'static str> {
-        made.downcast_ref::<T>().map_or(Some("boxed transformation"), |made| self.changed(made))
+    fn dyn_changed(&self, original: &dyn Any) -> Option<&'static str> {
+        original.downcast_ref::<T>().map_or(Some("boxed transformation"), |original| self.changed(original))
     }
     fn dyn_init(&self, at: &InitContext<'_>) -> Result<Box<dyn ErasedState>> {
         Ok(Box::new(Held::<T> { state: self.init_state(at)?, run: None }))
@@ -126,44 +126,44 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
         let Held { state, run } = held_mut::<T>(state);
         visit(number, &mut Running::new(self, state, run))
     }
-    fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, spare: &mut Spare) -> bool {
+    fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, scratch: &mut TileScratch) -> bool {
         let held = held::<T>(state);
         // Whole-chain loops for every member of a config would lengthen compilation by half.
         let pass: Option<PassFn<T>> =
             const { if T::WHOLE || N::LEVEL as u8 == T::Needs::LEVEL as u8 { Some(T::pass) } else { None } };
         if let Some(pass) = pass {
-            pass(self, &held.state, held.run(), walk, spare);
+            pass(self, &held.state, held.run(), walk, scratch);
         }
         pass.is_some()
     }
-    fn dyn_in_chunk_f32(&self, state: &dyn ErasedState, at: ChunkAt, then: &mut Then<'_, f32>) {
+    fn dyn_prepare_chunk_f32(&self, state: &dyn ErasedState, at: StageChunk, then: &mut Then<'_, f32>) {
         let held = held::<T>(state);
-        self.in_chunk(&held.state, held.run(), at, then);
+        self.prepare_chunk(&held.state, held.run(), at, then);
     }
-    fn dyn_in_chunk_f64(&self, state: &dyn ErasedState, at: ChunkAt, then: &mut Then<'_, f64>) {
+    fn dyn_prepare_chunk_f64(&self, state: &dyn ErasedState, at: StageChunk, then: &mut Then<'_, f64>) {
         let held = held::<T>(state);
-        self.in_chunk(&held.state, held.run(), at, then);
+        self.prepare_chunk(&held.state, held.run(), at, then);
     }
-    fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: PassRange, tile: &mut ErasedTile) {
+    fn dyn_recorded_tile(&self, state: &dyn ErasedState, place: StageOffset, range: PassRange, tile: &mut ErasedTile) {
         let held = held::<T>(state);
-        tile.with(&InBox { inside: self, state: &held.state, run: held.run(), place, span });
+        tile.with(&RecordedTile { inside: self, state: &held.state, run: held.run(), place, range });
     }
 }
 
-struct InBox<'a, T: Stage> {
+struct RecordedTile<'a, T: Stage> {
     inside: &'a T,
     state: &'a T::State,
     run: &'a T::Run,
-    place: Place,
-    span: PassRange,
+    place: StageOffset,
+    range: PassRange,
 }
 
-impl<T: Stage> OnTile for InBox<'_, T> {
+impl<T: Stage> OnTile for RecordedTile<'_, T> {
     fn single(&self, tile: &mut Tile<'_, Traced<f32>>) {
-        on_tile(self.inside, (self.state, self.run), self.place, self.span, tile);
+        on_tile(self.inside, (self.state, self.run), self.place, self.range, tile);
     }
 
     fn double(&self, tile: &mut Tile<'_, Traced<f64>>) {
-        on_tile(self.inside, (self.state, self.run), self.place, self.span, tile);
+        on_tile(self.inside, (self.state, self.run), self.place, self.range, tile);
     }
 }

@@ -5,10 +5,10 @@ use core::ops::ControlFlow::Break;
 
 use super::{Boxed, BoxedState, DynTransformation, ErasedState, Named};
 use crate::arguments::Visit;
-use crate::element::{ByReal, Real};
+use crate::element::{Real, TypedJob};
 use crate::engine::{
-    ChunkAt, Emission, InStep, InitContext, OnView, Outcome, PassStructure, Skips, Spare, Stage, StepContext, Summary,
-    Sums, Then, Transform, View, Walk, WholeTree, by_own_loops,
+    Emission, InStep, InitContext, OnView, Outcome, PassStructure, Skips, Stage, StageChunk, StepContext, Summary,
+    Sums, Then, TileScratch, Transform, View, Walk, WholeTree, run_own_loops,
 };
 use crate::error::Result;
 use crate::needs::Needs;
@@ -16,30 +16,30 @@ use crate::program::ErasedTile;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
 
-struct Inside<'a, N> {
+struct BoxedStage<'a, N> {
     inside: &'a dyn DynTransformation<N>,
     state: &'a dyn ErasedState,
-    at: ChunkAt,
+    at: StageChunk,
 }
 
-struct DynInPiece<'a, 't, N>(Inside<'a, N>, PhantomData<&'a mut &'t ()>);
+struct DispatchChunk<'a, 't, N>(BoxedStage<'a, N>, PhantomData<&'a mut &'t ()>);
 
-impl<'a, 't, N: Needs> ByReal for DynInPiece<'a, 't, N> {
+impl<'a, 't, N: Needs> TypedJob for DispatchChunk<'a, 't, N> {
     type Argument<C: Real> = &'a mut Then<'t, C>;
     type Output = ();
 
     fn single(self, then: &mut Then<'_, f32>) {
-        self.0.inside.dyn_in_chunk_f32(self.0.state, self.0.at, then);
+        self.0.inside.dyn_prepare_chunk_f32(self.0.state, self.0.at, then);
     }
 
     fn double(self, then: &mut Then<'_, f64>) {
-        self.0.inside.dyn_in_chunk_f64(self.0.state, self.0.at, then);
+        self.0.inside.dyn_prepare_chunk_f64(self.0.state, self.0.at, then);
     }
 
     fn recorded<C: Real>(self, then: &mut Then<'_, C>, number: fn(C) -> u32, line: fn(u32) -> C) {
-        let Inside { inside, state, at } = self.0;
+        let BoxedStage { inside, state, at } = self.0;
         then(&mut |tile| {
-            ErasedTile::of(tile, number, line, |tile| inside.dyn_tile_in_record(state, at.place, at.span, tile));
+            ErasedTile::of(tile, number, line, |tile| inside.dyn_recorded_tile(state, at.place, at.range, tile));
         });
     }
 }
@@ -88,8 +88,8 @@ macro_rules! boxed_stage {
                 (**self).own_arguments(visit);
             }
 
-            fn outline(&self) -> Summary {
-                (**self).outline()
+            fn summary(&self) -> Summary {
+                (**self).summary()
             }
 
             fn recipe(&self) -> Recipe {
@@ -111,8 +111,8 @@ macro_rules! boxed_stage {
             const SHAPE: PassStructure = PassStructure::elementwise(false, false);
             const FUSES: bool = false;
 
-            fn changed(&self, made: &Self) -> Option<&'static str> {
-                (**self).dyn_changed(&**made)
+            fn changed(&self, original: &Self) -> Option<&'static str> {
+                (**self).dyn_changed(&**original)
             }
 
             fn init_state(&self, at: &InitContext<'_>) -> Result<BoxedState> {
@@ -156,15 +156,15 @@ macro_rules! boxed_stage {
                 viewed(&**self, state, |inside| inside.resting())
             }
 
-            fn pass(&self, state: &BoxedState, (): &(), walk: &Walk<'_>, spare: &mut Spare) {
-                if !(**self).dyn_pass(&*state.0, walk, spare) {
-                    by_own_loops(self, (state, &()), walk, spare);
+            fn pass(&self, state: &BoxedState, (): &(), walk: &Walk<'_>, scratch: &mut TileScratch) {
+                if !(**self).dyn_pass(&*state.0, walk, scratch) {
+                    run_own_loops(self, (state, &()), walk, scratch);
                 }
             }
 
-            fn in_chunk<C: Real>(&self, state: &BoxedState, (): &(), at: ChunkAt, then: &mut Then<'_, C>) {
-                let inside = Inside { inside: &**self, state: &*state.0, at };
-                C::split(DynInPiece(inside, PhantomData), then);
+            fn prepare_chunk<C: Real>(&self, state: &BoxedState, (): &(), at: StageChunk, then: &mut Then<'_, C>) {
+                let inside = BoxedStage { inside: &**self, state: &*state.0, at };
+                C::dispatch_type(DispatchChunk(inside, PhantomData), then);
             }
 
             fn kernel<C: Real>(&self, _: &BoxedState, (): &(), _: usize) {}

@@ -7,7 +7,7 @@ use crate::part::prelude::*;
 
 /// The accumulation of one mini-step's gradient.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Taking<C = f64> {
+pub struct Accumulation<C = f64> {
     /// Of the gradient, or of its distance from the mean.
     factor: C,
     mean: bool,
@@ -20,44 +20,44 @@ pub struct Taking<C = f64> {
 
 impl MultiStepsMemory {
     /// Counts a mini-step unless its gradients are missing or discarded; decides whether to emit.
-    fn count<T, S>(&mut self, steps: &MultiSteps<T, S>, at: &StepContext<'_>, takes: bool) -> Taking {
+    fn count<T, S>(&mut self, steps: &MultiSteps<T, S>, at: &StepContext<'_>, takes: bool) -> Accumulation {
         let mean = steps.use_grad_mean;
-        let mut taking = Taking { factor: 1.0, mean, flush: !takes, emit: at.flush, value: None };
+        let mut accumulation = Accumulation { factor: 1.0, mean, flush: !takes, emit: at.flush, value: None };
         if takes {
             let weight = self.next_weight.get();
             // A gradient of weight 0 is not read: it may be NaN.
-            taking.flush = weight == 0.0;
+            accumulation.flush = weight == 0.0;
             if weight > 0.0 {
-                self.take(&mut taking, at, weight);
+                self.accumulate(&mut accumulation, at, weight);
             }
             self.next_weight.set(1.0);
             self.mini_step.increment();
-            taking.emit |= self.mini_step.get() as f64 >= steps.every_k_schedule.window(self.gradient_step.get());
+            accumulation.emit |= self.mini_step.get() as f64 >= steps.every_k_schedule.window(self.gradient_step.get());
         }
-        if taking.emit && self.weight.get() == 0.0 {
+        if accumulation.emit && self.weight.get() == 0.0 {
             // Accumulators are zero, so no mean is emitted.
             self.mini_step.reset();
-            taking.emit = false;
+            accumulation.emit = false;
         }
-        if taking.emit {
+        if accumulation.emit {
             self.mini_step.reset();
             self.weight.set(0.0);
             self.gradient_step.increment();
             for (leaf, seen) in self.seen.iter_mut() {
                 self.absent[leaf] = !core::mem::take(seen).get();
             }
-            taking.value = self.value.as_mut().map(|sum| core::mem::take(sum).get());
+            accumulation.value = self.value.as_mut().map(|sum| core::mem::take(sum).get());
         }
-        taking
+        accumulation
     }
 
     /// Adds a gradient of positive weight to the window.
-    fn take(&mut self, taking: &mut Taking, at: &StepContext<'_>, weight: f64) {
+    fn accumulate(&mut self, accumulation: &mut Accumulation, at: &StepContext<'_>, weight: f64) {
         let total = self.weight.get() + weight;
-        taking.factor = if taking.mean { weight / total } else { weight };
+        accumulation.factor = if accumulation.mean { weight / total } else { weight };
         if let (Some(sum), Some(value)) = (&mut self.value, at.value()) {
-            let change = if taking.mean { value - sum.get() } else { value };
-            sum.set(sum.get() + change * taking.factor);
+            let change = if accumulation.mean { value - sum.get() } else { value };
+            sum.set(sum.get() + change * accumulation.factor);
         }
         self.weight.set(total);
         for (leaf, seen) in self.seen.iter_mut() {
@@ -68,7 +68,7 @@ impl MultiStepsMemory {
 
 impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
     type Memory = MultiStepsMemory;
-    const RUNS: Runs = Runs::DECIDED.looks(S::DECIDES).holds_back(true).windows();
+    const RUNS: Runs = Runs::DECIDED.reduces_gradients(S::DECIDES).holds_back(true).windows();
 
     fn start(&self, window: &mut MultiStepsMemory, at: &InitContext<'_>) -> Result<()> {
         window.use_grad_mean = self.use_grad_mean;
@@ -85,16 +85,16 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
     }
 
     #[inline(always)]
-    fn look<C: Real>(u: C) -> C::Wide {
+    fn gradient_term<C: Real>(u: C) -> C::Wide {
         S::measure(u)
     }
 
-    fn decide(&self, window: &mut MultiStepsMemory, at: &StepContext<'_>, seen: f64) -> Decision {
+    fn decide(&self, window: &mut MultiStepsMemory, at: &StepContext<'_>, gradient_sum: f64) -> Decision {
         if S::DECIDES {
-            window.measured.set(seen);
+            window.measured.set(gradient_sum);
         }
         let judged = S::DECIDES && !at.is_flush() && window.next_weight.get() > 0.0;
-        let skips = judged && self.should_skip_update_fn.skips(seen);
+        let skips = judged && self.should_skip_update_fn.skips(gradient_sum);
         window.skipped.set(skips);
         if skips {
             // The weight belonged to this mini-step.
@@ -104,18 +104,18 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
         if !(takes || at.flush && window.mini_step.get() > 0) {
             return match (skips, window.pending_inside && at.is_flush()) {
                 (true, _) => Decision::Skip,
-                (_, true) => Decision::Inside,
+                (_, true) => Decision::InnerOnly,
                 _ => Decision::Hold,
             };
         }
-        window.taking = window.count(self, at, takes);
-        if window.taking.emit { Decision::Run } else { Decision::Hold }
+        window.accumulation = window.count(self, at, takes);
+        if window.accumulation.emit { Decision::Run } else { Decision::Hold }
     }
 
-    fn tell<'a>(&self, window: &'a MultiStepsMemory, at: &StepContext<'a>) -> StepContext<'a> {
+    fn inner_context<'a>(&self, window: &'a MultiStepsMemory, at: &StepContext<'a>) -> StepContext<'a> {
         // The inner transformation has gradients even if this step has none, except for leaves without one in the whole
         // window.
-        StepContext { absent: &window.absent, ..at.with_gradients(window.taking.value) }
+        StepContext { absent: &window.absent, ..at.with_gradients(window.accumulation.value) }
     }
 }
 
@@ -124,15 +124,15 @@ impl<T: Stage, S: SkipUpdate> Arithmetic for MultiSteps<T, S> {
     // `before` only reads: after a barrier the mean is computed again instead of being stored twice.
     const ELEMENTS: Elements = Elements::NONE.before(true).after(false).before_reads().completes();
     type Slots<C: Real> = [C; 1];
-    type Scalars<C: Real> = Taking<C>;
+    type Scalars<C: Real> = Accumulation<C>;
 
-    fn scalars<C: Real>(&self, window: &MultiStepsMemory, _: usize) -> Taking<C> {
-        let Taking { factor, mean, flush, emit, value } = window.taking;
-        Taking { factor: C::of(factor), mean, flush, emit, value }
+    fn scalars<C: Real>(&self, window: &MultiStepsMemory, _: usize) -> Accumulation<C> {
+        let Accumulation { factor, mean, flush, emit, value } = window.accumulation;
+        Accumulation { factor: C::of(factor), mean, flush, emit, value }
     }
 
     #[inline(always)]
-    fn before<C: Real>(k: Taking<C>, [acc]: &mut [C; 1], u: C, _: C) -> C {
+    fn before<C: Real>(k: Accumulation<C>, [acc]: &mut [C; 1], u: C, _: C) -> C {
         let change = if k.mean { u - *acc } else { u };
         let next = if k.flush { *acc } else { *acc + change * k.factor };
         // If the mean is emitted, `after` empties the accumulator.
@@ -141,7 +141,7 @@ impl<T: Stage, S: SkipUpdate> Arithmetic for MultiSteps<T, S> {
     }
 
     #[inline(always)]
-    fn after<C: Real>(_: Taking<C>, [acc]: &mut [C; 1], u: C, _: C) -> C {
+    fn after<C: Real>(_: Accumulation<C>, [acc]: &mut [C; 1], u: C, _: C) -> C {
         *acc = C::zero();
         u
     }

@@ -6,7 +6,7 @@ pub use skip::{NoSkip, SkipLargeUpdates, SkipNotFinite, SkipUpdate, skip_large_u
 
 use core::fmt;
 
-use mini_step::Taking;
+use mini_step::Accumulation;
 
 use crate::part::prelude::*;
 use crate::range::ANY;
@@ -234,7 +234,7 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
 
     fn check_arguments(&self) -> Result<()> {
         if let Every::By(k) = &self.every_k_schedule.0 {
-            k.within("multi_steps", "every_k_schedule", ANY)?;
+            k.check_range("multi_steps", "every_k_schedule", ANY)?;
         }
         self.every_k_schedule.check(0)?;
         self.should_skip_update_fn.validate()
@@ -282,7 +282,7 @@ memory! {
         use_grad_mean: bool,
     }
     beside {
-        taking: Taking,
+        accumulation: Accumulation,
         /// True for leaves without a gradient in the emitted window.
         absent: Vec<bool>,
         /// True in a flush if an inner window is not empty.

@@ -3,8 +3,8 @@ mod group;
 use core::ops::ControlFlow::{Break, Continue};
 
 use crate::engine::{
-    ChunkAt, Emission, HoldsBack, OnView, PassRange, PassStructure, Skips, Spare, Stages, Summary, Then, Walk,
-    by_own_loops, goes_around, members_skip,
+    Emission, HoldsBack, OnView, PassRange, PassStructure, Skips, StageChunk, Stages, Summary, Then, TileScratch, Walk,
+    allows_absent, members_skip, run_own_loops,
 };
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
@@ -134,7 +134,7 @@ impl<S: State> State for PartitionState<S> {
     }
 }
 
-fn beside(a: Emission, b: Emission) -> Emission {
+fn combine_emissions(a: Emission, b: Emission) -> Emission {
     match (a, b) {
         (Emission::Undecided, _) | (_, Emission::Undecided) => Emission::Undecided,
         (Emission::Nothing(a), Emission::Nothing(b)) => Emission::Nothing(a.max(b)),
@@ -148,7 +148,7 @@ fn beside(a: Emission, b: Emission) -> Emission {
 
 impl<G: Stages> Partition<G> {
     /// Stores this step's resting leaves, if decided.
-    fn settle(&self, state: &mut PartitionState<G::States>, run: &G::Runs, at: &StepContext<'_>) {
+    fn materialize(&self, state: &mut PartitionState<G::States>, run: &G::Runs, at: &StepContext<'_>) {
         let mut resting = core::mem::take(&mut state.resting);
         resting.clear();
         if self.emission(state, run) == Emission::Partly {
@@ -177,7 +177,7 @@ impl<G: Stages> Transform for Partition<G> {
 
     fn shape(&self) -> PassStructure {
         let mut shape = PassStructure::EMPTY;
-        self.members(&mut |member| shape = shape.beside(member.shape()));
+        self.members(&mut |member| shape = shape.union(member.shape()));
         shape
     }
 
@@ -187,7 +187,7 @@ impl<G: Stages> Transform for Partition<G> {
 
     fn skips(&self, skips: &mut Skips, place: &str) -> bool {
         let of_group = |i: usize| format!("{place}.partition.transforms.{}", self.names[i]);
-        goes_around(self, skips, place) || members_skip(self, skips, &of_group)
+        allows_absent(self, skips, place) || members_skip(self, skips, &of_group)
     }
 
     fn validate(&self) -> Result<()> {
@@ -197,8 +197,8 @@ impl<G: Stages> Transform for Partition<G> {
         self.members.validate()
     }
 
-    fn outline(&self) -> Summary {
-        let groups = self.of_members(|member| member.outline());
+    fn summary(&self) -> Summary {
+        let groups = self.of_members(|member| member.summary());
         Summary::Partition { groups, labels: self.labels.clone(), names: self.names.clone() }
     }
 
@@ -224,9 +224,9 @@ impl<G: Stages> Stage for Partition<G> {
     /// Members are selected outside the element loop.
     const FUSES: bool = false;
 
-    fn changed(&self, made: &Self) -> Option<&'static str> {
-        let labels = (&self.names, &self.labels) != (&made.names, &made.labels);
-        labels.then_some("labels").or_else(|| self.members.changed(&made.members))
+    fn changed(&self, original: &Self) -> Option<&'static str> {
+        let labels = (&self.names, &self.labels) != (&original.names, &original.labels);
+        labels.then_some("labels").or_else(|| self.members.changed(&original.members))
     }
 
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
@@ -261,7 +261,7 @@ impl<G: Stages> Stage for Partition<G> {
             member.begin(at);
             Continue(())
         });
-        self.settle(state, &run, at);
+        self.materialize(state, &run, at);
         run
     }
 
@@ -282,7 +282,7 @@ impl<G: Stages> Stage for Partition<G> {
             sums = sums.skip(shape.sums);
             Continue(())
         });
-        self.settle(state, run, at);
+        self.materialize(state, run, at);
     }
 
     fn finish(&self, state: &mut Self::State, mut run: G::Runs, mut sums: Sums<'_>, outcome: &mut Outcome) {
@@ -303,7 +303,7 @@ impl<G: Stages> Stage for Partition<G> {
         self.members.views(&state.members, Some(run), &mut |member, view| {
             if state.active[member].contains(&true) {
                 let emission = view.emission().unwrap_or(Emission::Undecided);
-                all = Some(all.map_or(emission, |all| beside(all, emission)));
+                all = Some(all.map_or(emission, |all| combine_emissions(all, emission)));
             }
             Continue(())
         });
@@ -314,23 +314,23 @@ impl<G: Stages> Stage for Partition<G> {
         &state.resting
     }
 
-    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
-        by_own_loops(self, (state, run), walk, spare);
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut TileScratch) {
+        run_own_loops(self, (state, run), walk, spare);
     }
 
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &G::Runs, mut at: ChunkAt, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(&self, state: &Self::State, run: &G::Runs, mut at: StageChunk, then: &mut Then<'_, C>) {
         let own = state.which[at.leaf];
         at.place.sum += (0..own).map(|member| self.members.shape_of(member).sums).sum::<usize>();
-        self.members.in_chunk(own, &state.members, run, at, then);
+        self.members.prepare_chunk(own, &state.members, run, at, then);
     }
 
     fn kernel<C: Real>(&self, _: &Self::State, _: &G::Runs, _: usize) {}
 
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize {
         let mut bytes = 0;
         self.members.views(&state.members, None, &mut |member, view| match member == state.which[leaf] {
             true => {
-                bytes = view.state_bytes(leaf, at, span);
+                bytes = view.state_bytes(leaf, at, range);
                 Break(())
             }
             false => Continue(()),

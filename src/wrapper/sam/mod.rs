@@ -164,8 +164,8 @@ impl<O, A> SamState<O, A> {
 
 impl<O: State, A: State> State for SamState<O, A> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        let [of_params, of_moments] = if self.steps_since_sync.get() == 0 { [1.0, 0.0] } else { [0.0, 1.0] };
-        walk.evaluation(Evaluation { moments: &self.cache, of_params, of_moments });
+        let [params_weight, moments_weight] = if self.steps_since_sync.get() == 0 { [1.0, 0.0] } else { [0.0, 1.0] };
+        walk.evaluation(Evaluation { moments: &self.cache, params_weight, moments_weight });
         walk.child("steps_since_sync", &self.steps_since_sync);
         walk.child("opt_state", &self.opt_state);
         walk.child("adv_state", &self.adv_state);

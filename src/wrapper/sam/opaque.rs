@@ -5,7 +5,7 @@ use crate::engine::{Arrays, Nested};
 use crate::needs::{Level, ValueAndGradFn};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::state::{StateWalk, start_anew};
+use crate::state::{StateWalk, restart};
 
 /// A [`sam`](crate::wrapper::sam) in [opaque mode](crate::wrapper::Sam::opaque_mode), which evaluates gradients itself.
 #[derive(Clone, Debug)]
@@ -44,7 +44,8 @@ impl<O: Stage, A: Stage> Optimizer for OpaqueSam<O, A> {
 
 wrapper! {
     /// Replaces the gradient by that at the adversarial point: the first half of an [`OpaqueSam`].
-    pub AdversarialGradient<A> as "adversarial_gradient" around adv_optimizer: Whole<ValueAndGradFn, Adversary> {
+    pub AdversarialGradient<A> as "adversarial_gradient"
+        around adv_optimizer: Whole<ValueAndGradFn, AdversarialOptimizer> {
         sync_period: u64;
         reset_state: bool;
     }
@@ -76,14 +77,14 @@ impl<A> AdversarialGradientState<A> {
     }
 }
 
-state_fields!(AdversarialGradientState<A: State> { adv_state } knows { nested });
+state_fields!(AdversarialGradientState<A: State> { adv_state } facts { nested });
 
-struct Depart<'a> {
+struct CopyPoint<'a> {
     point: &'a mut Moments,
     gradient: &'a mut Moments,
 }
 
-impl LeafVisitor for Depart<'_> {
+impl LeafVisitor for CopyPoint<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         for (to, from) in [(&mut *self.point, leaf.p), (&mut *self.gradient, &*leaf.u)] {
             to.get_mut(leaf.index).unwrap_or_default().copy_from_slice(from);
@@ -91,15 +92,15 @@ impl LeafVisitor for Depart<'_> {
     }
 }
 
-struct Arrive<'a>(&'a Moments);
+struct EmitGradient<'a>(&'a Moments);
 
-impl LeafVisitor for Arrive<'_> {
+impl LeafVisitor for EmitGradient<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         leaf.u.copy_from_slice(self.0.get(leaf.index).unwrap_or_default());
     }
 }
 
-fn climb(point: &mut Moments, updates: &Moments) {
+fn ascend(point: &mut Moments, updates: &Moments) {
     fn one<C: Real>(point: &mut [C], updates: &[C]) {
         point.iter_mut().zip(updates).for_each(|(p, u)| *p -= *u);
     }
@@ -128,7 +129,7 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
         if self.reset_state && !at.is_flush() {
-            state.nested.can_begin_anew(&self.inner, at)?;
+            state.nested.can_reinitialize(&self.inner, at)?;
         }
         state.nested.check(&self.inner, &state.adv_state, at, at.params)
     }
@@ -139,26 +140,26 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
             return;
         }
         let AdversarialGradientState { adv_state, nested, point, gradient, updates } = state;
-        tree.visit(&mut Depart { point, gradient });
+        tree.visit(&mut CopyPoint { point, gradient });
         let mut value = at.value();
         for _ in 1..self.sync_period {
             let here = StepContext { value, ..*at };
             let arrays = Arrays { grads: gradient, params: point, others: tree.params, updates };
             nested.run(&self.inner, adv_state, &here, arrays, tree.objective());
-            climb(point, updates);
+            ascend(point, updates);
             value = Some(tree.value_and_grad_at(point, gradient));
         }
-        tree.visit(&mut Arrive(gradient));
+        tree.visit(&mut EmitGradient(gradient));
         if self.reset_state {
-            start_anew(adv_state, nested.anew(&self.inner, at), &[]);
+            restart(adv_state, nested.reinitialize(&self.inner, at), &[]);
         }
     }
 }
 
 /// In [`Whole`]: the adversarial optimizer.
-pub enum Adversary {}
+pub enum AdversarialOptimizer {}
 
-impl<A: Stage> RunsInside<AdversarialGradient<A>> for Adversary {
+impl<A: Stage> InnerRuns<AdversarialGradient<A>> for AdversarialOptimizer {
     /// Rounds of one step evaluate no gradient.
     fn needs(gradient: &AdversarialGradient<A>, _: Level) -> Level {
         if gradient.sync_period > 1 { Level::ValueAndGradFn } else { gradient.inner.needs() }

@@ -2,29 +2,29 @@
 
 use super::{Sam, SamState, check_period};
 use crate::engine::{
-    Absent, ChunkAt, Emission, HoldsBack, OnView, ParamSource, PassRange, PassStructure, Place, Skips, SlotJob, Spare,
-    Summary, Then, Tile, Viewed, Walk, at_point, by_own_loops, goes_around, slot_tile,
+    Absent, Emission, HoldsBack, OnView, ParamSource, PassRange, PassStructure, Skips, SlotJob, StageChunk,
+    StageOffset, Summary, Then, Tile, TileScratch, Viewed, Walk, allows_absent, at_point, run_own_loops, slot_tile,
 };
 use crate::needs::Needs;
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::state::{StateWalk, start_anew};
+use crate::state::{StateWalk, restart};
 use crate::tree::LeafSpec;
 
 /// The optimizer that runs in a step.
 #[derive(Debug)]
 pub enum SamRun<O, A, S> {
     /// The adversarial optimizer; true if the round begins and the parameters are copied.
-    Climb(A, bool),
+    Ascend(A, bool),
     /// The optimizer; true if the round starts at the current point, as in rounds of one step. The box has the
     /// adversarial optimizer's new state, if reset.
     Descend(O, bool, Option<Box<S>>),
 }
 
 #[derive(Clone, Copy)]
-struct Remember;
+struct CopyParams;
 
-impl<C: Real> SlotJob<C> for Remember {
+impl<C: Real> SlotJob<C> for CopyParams {
     #[inline(always)]
     fn run(self, _: &mut [C], p: &[C], cache: &mut [C]) {
         cache.copy_from_slice(p);
@@ -32,17 +32,17 @@ impl<C: Real> SlotJob<C> for Remember {
 }
 
 #[derive(Clone, Copy)]
-struct Return;
+struct RestoreParams;
 
-impl<C: Real> SlotJob<C> for Return {
+impl<C: Real> SlotJob<C> for RestoreParams {
     #[inline(always)]
     fn run(self, u: &mut [C], p: &[C], cache: &mut [C]) {
-        go_back(u, p, cache);
+        restore_params(u, p, cache);
     }
 }
 
 #[inline(always)]
-fn go_back<C: Real>(u: &mut [C], p: &[C], cache: &[C]) {
+fn restore_params<C: Real>(u: &mut [C], p: &[C], cache: &[C]) {
     for ((u, p), c) in u.iter_mut().zip(p).zip(cache) {
         *u += *c - *p;
     }
@@ -53,13 +53,13 @@ const READS: PassStructure = PassStructure::elementwise(false, true);
 
 impl<O: Stage, A: Stage> Sam<O, A> {
     /// The optimizer's sums follow the adversarial one's; both reach their barriers together.
-    fn of_optimizer(&self, place: Place) -> Place {
-        Place { sum: place.sum + self.adv_optimizer.shape().sums, ..place }
+    fn optimizer_offset(&self, place: StageOffset) -> StageOffset {
+        StageOffset { sum: place.sum + self.adv_optimizer.shape().sums, ..place }
     }
 }
 
 /// Returns a step at the start of the round.
-fn seen_from<'a>(cache: &'a Moments, here: bool, at: &StepContext<'a>) -> StepContext<'a> {
+fn at_round_start<'a>(cache: &'a Moments, here: bool, at: &StepContext<'a>) -> StepContext<'a> {
     StepContext { params: if here { at.params } else { ParamSource::Arrays(cache) }, ..*at }
 }
 
@@ -74,11 +74,11 @@ impl<O: Stage, A: Stage> Transform for Sam<O, A> {
     }
 
     fn skips(&self, skips: &mut Skips, place: &str) -> bool {
-        goes_around(self, skips, place)
+        allows_absent(self, skips, place)
     }
 
     fn shape(&self) -> PassStructure {
-        READS.then(self.adv_optimizer.shape().beside(self.optimizer.shape())).then(READS)
+        READS.then(self.adv_optimizer.shape().union(self.optimizer.shape())).then(READS)
     }
 
     fn validate(&self) -> Result<()> {
@@ -89,8 +89,8 @@ impl<O: Stage, A: Stage> Transform for Sam<O, A> {
         self.optimizer.holds_back().max(self.adv_optimizer.holds_back()).min(HoldsBack::All)
     }
 
-    fn outline(&self) -> Summary {
-        Summary::around("sam", "optimizer", self.optimizer.outline())
+    fn summary(&self) -> Summary {
+        Summary::around("sam", "optimizer", self.optimizer.summary())
     }
 
     fn recipe(&self) -> Recipe {
@@ -116,12 +116,12 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     type Run = SamRun<O::Run, A::Run, A::State>;
     type Kernel<C: Real> = ();
 
-    const SHAPE: PassStructure = READS.then(A::SHAPE.beside(O::SHAPE)).then(READS);
+    const SHAPE: PassStructure = READS.then(A::SHAPE.union(O::SHAPE)).then(READS);
     const FUSES: bool = false;
 
-    fn changed(&self, made: &Self) -> Option<&'static str> {
-        let inner = self.optimizer.changed(&made.optimizer);
-        inner.or_else(|| self.adv_optimizer.changed(&made.adv_optimizer))
+    fn changed(&self, original: &Self) -> Option<&'static str> {
+        let inner = self.optimizer.changed(&original.optimizer);
+        inner.or_else(|| self.adv_optimizer.changed(&original.adv_optimizer))
     }
 
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
@@ -149,9 +149,9 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
         at.whole_leaves("sam")?;
         let SamState { steps_since_sync, opt_state, adv_state, cache, .. } = state;
-        let begun = seen_from(cache, steps_since_sync.get() == 0, at);
+        let begun = at_round_start(cache, steps_since_sync.get() == 0, at);
         if self.reset_state && steps_since_sync.get() + 1 >= self.sync_period {
-            begun.can_begin_anew(&self.adv_optimizer, &active(cache))?;
+            begun.can_reinitialize(&self.adv_optimizer, &active(cache))?;
         }
         self.optimizer.check(opt_state, &begun)?;
         self.adv_optimizer.check(adv_state, at)
@@ -160,11 +160,11 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
         let first = state.steps_since_sync.get() == 0;
         if state.steps_since_sync.get() + 1 < self.sync_period {
-            return SamRun::Climb(self.adv_optimizer.begin(&mut state.adv_state, at), first);
+            return SamRun::Ascend(self.adv_optimizer.begin(&mut state.adv_state, at), first);
         }
         let SamState { opt_state, cache, .. } = state;
-        let at = seen_from(cache, first, at);
-        let fresh = || Box::new(at.anew(&self.adv_optimizer, &active(cache)));
+        let at = at_round_start(cache, first, at);
+        let fresh = || Box::new(at.reinitialize(&self.adv_optimizer, &active(cache)));
         let fresh = self.reset_state.then(fresh);
         SamRun::Descend(self.optimizer.begin(opt_state, &at), first, fresh)
     }
@@ -180,13 +180,13 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     ) {
         let adversary = self.adv_optimizer.shape();
         match run {
-            SamRun::Climb(run, _) if index < adversary.barriers => {
+            SamRun::Ascend(run, _) if index < adversary.barriers => {
                 self.adv_optimizer.barrier(&mut state.adv_state, run, at, index, sums, tree);
             }
             SamRun::Descend(run, here, _) if index < self.optimizer.shape().barriers => {
                 let SamState { opt_state, cache, .. } = state;
                 let sums = sums.skip(adversary.sums);
-                let at = &seen_from(cache, *here, at);
+                let at = &at_round_start(cache, *here, at);
                 let mut inside = |tree: &mut WholeTree<'_>| {
                     self.optimizer.barrier(opt_state, run, at, index, sums, tree);
                 };
@@ -202,7 +202,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
 
     fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         match run {
-            SamRun::Climb(run, _) => {
+            SamRun::Ascend(run, _) => {
                 if !self.adv_optimizer.emission(&state.adv_state, &run).is_nothing() {
                     state.steps_since_sync.increment();
                 }
@@ -215,7 +215,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
                 self.optimizer.finish(&mut state.opt_state, run, sums, outcome);
                 outcome.emitted |= !here;
                 if let Some(fresh) = fresh {
-                    start_anew(&mut state.adv_state, *fresh, sums.resting);
+                    restart(&mut state.adv_state, *fresh, sums.resting);
                 }
             }
         }
@@ -224,7 +224,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     /// The parameters return even if the optimizer emits nothing.
     fn emission(&self, state: &Self::State, run: &Self::Run) -> Emission {
         let emission = match run {
-            SamRun::Climb(run, _) => self.adv_optimizer.emission(&state.adv_state, run),
+            SamRun::Ascend(run, _) => self.adv_optimizer.emission(&state.adv_state, run),
             SamRun::Descend(run, true, _) => self.optimizer.emission(&state.opt_state, run),
             SamRun::Descend(_, false, _) => return Emission::Updates,
         };
@@ -234,22 +234,22 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         }
     }
 
-    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
-        by_own_loops(self, (state, run), walk, spare);
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut TileScratch) {
+        run_own_loops(self, (state, run), walk, spare);
     }
 
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>) {
-        let (at, ends) = (at.read(), at.span.has(at.place.at + self.shape().barriers));
-        let (SamRun::Climb(_, first) | SamRun::Descend(_, first, _)) = run;
+    fn prepare_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
+        let (at, ends) = (at.read(), at.range.has(at.place.at + self.shape().barriers));
+        let (SamRun::Ascend(_, first) | SamRun::Descend(_, first, _)) = run;
         // The output mode is decided, and the parameters have not moved yet.
         let remembers = *first && ends && !self.emission(state, run).is_nothing();
         let begin = |tile: &mut Tile<'_, C>| {
             if remembers {
-                slot_tile(&state.cache, tile, Remember);
+                slot_tile(&state.cache, tile, CopyParams);
             }
         };
         match run {
-            SamRun::Climb(run, _) => self.adv_optimizer.in_chunk(&state.adv_state, run, at, &mut |inside| {
+            SamRun::Ascend(run, _) => self.adv_optimizer.prepare_chunk(&state.adv_state, run, at, &mut |inside| {
                 then(&mut |tile| {
                     begin(tile);
                     inside(tile);
@@ -259,8 +259,8 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
                 });
             }),
             SamRun::Descend(run, here, _) => {
-                let at = ChunkAt { place: self.of_optimizer(at.place), ..at };
-                self.optimizer.in_chunk(&state.opt_state, run, at, &mut |inside| {
+                let at = StageChunk { place: self.optimizer_offset(at.place), ..at };
+                self.optimizer.prepare_chunk(&state.opt_state, run, at, &mut |inside| {
                     then(&mut |tile| {
                         begin(tile);
                         if *here {
@@ -268,7 +268,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
                         }
                         at_point(&state.cache, tile, &mut *inside);
                         if ends {
-                            slot_tile(&state.cache, tile, Return);
+                            slot_tile(&state.cache, tile, RestoreParams);
                         }
                     });
                 });
@@ -278,10 +278,10 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
 
     fn kernel<C: Real>(&self, _: &Self::State, _: &Self::Run, _: usize) {}
 
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize {
         let own = state.cache.as_bytes(leaf).map_or(0, <[u8]>::len);
-        let inner = self.optimizer.state_bytes(&state.opt_state, leaf, at, span);
-        if span.has(at + self.shape().barriers) { inner + own } else { inner }
+        let inner = self.optimizer.state_bytes(&state.opt_state, leaf, at, range);
+        if range.has(at + self.shape().barriers) { inner + own } else { inner }
     }
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {

@@ -3,7 +3,7 @@
 use core::hash::Hash;
 use core::mem::take;
 
-use crate::collective::{Collective, Pending, arrived, numbers};
+use crate::collective::{Collective, Pending, numbers, wait_checked};
 use crate::element::DType;
 use crate::engine::ranks::Ranks;
 use crate::engine::{InitContext, Layout};
@@ -27,7 +27,7 @@ pub(super) struct Exchange {
     messages: Vec<Vec<u8>>,
     own_messages: Vec<Vec<u8>>,
     /// Buffers for messages during the reduction.
-    spare: Vec<Vec<u8>>,
+    message_buffers: Vec<Vec<u8>>,
 }
 
 impl Exchange {
@@ -49,12 +49,12 @@ impl Exchange {
             updates,
             own_messages: messages.clone(),
             messages,
-            spare: Vec::new(),
+            message_buffers: Vec::new(),
         })
     }
 
     /// Returns the facts that `init` exchanged: each rank's parts, and the dtype of gradients.
-    pub(super) fn promised(&self) -> impl Hash + '_ {
+    pub(super) fn init_facts(&self) -> impl Hash + '_ {
         (&self.parts, self.reduce_dtype)
     }
 
@@ -72,13 +72,13 @@ impl Exchange {
         let begin = |this: &mut Self, round: usize| {
             let to = &this.grads.lens[round];
             let from = vec![to[collective.rank()]; to.len()];
-            let (send, room) = (take(&mut this.messages[round]), this.spare.pop().unwrap_or_default());
+            let (send, room) = (take(&mut this.messages[round]), this.message_buffers.pop().unwrap_or_default());
             (collective.begin_all_to_all(send, to, room, &from), from)
         };
         self.each_round(collective, begin, |this, round, [sent, received]| {
             this.grads.mean(round, &this.parts, &received, &mut this.mean);
             this.messages[round] = sent;
-            this.spare.push(received);
+            this.message_buffers.push(received);
         })
     }
 
@@ -106,7 +106,7 @@ impl Exchange {
         for round in 0..=rounds {
             let next = (round < rounds).then(|| begin(self, round));
             if let Some((pending, from)) = core::mem::replace(&mut travels, next) {
-                let both = arrived(collective, pending, &from)?;
+                let both = wait_checked(collective, pending, &from)?;
                 end(self, round - 1, both);
             }
         }

@@ -104,8 +104,8 @@ use crate::state::{SHARES, StateWalk, StateWalkMut};
 /// library adds. PyTorch's `ZeroRedundancyOptimizer` shards whole parameters, and leaves norms to the user; DeepSpeed
 /// is an optimizer of its own. Optax leaves it to JAX.
 pub fn sharded<T: Stage>(inner: T, collective: impl Collective + 'static) -> Sharded<T> {
-    let is_alone = collective.size() == 1;
-    Sharded { inner, collective: Arc::new(collective), is_alone, parts: 1, reduce_dtype: None }
+    let is_single_rank = collective.size() == 1;
+    Sharded { inner, collective: Arc::new(collective), is_single_rank, parts: 1, reduce_dtype: None }
 }
 
 /// See [`sharded`].
@@ -114,7 +114,7 @@ pub fn sharded<T: Stage>(inner: T, collective: impl Collective + 'static) -> Sha
 pub struct Sharded<T> {
     inner: T,
     collective: Arc<dyn Collective>,
-    is_alone: bool,
+    is_single_rank: bool,
     parts: usize,
     reduce_dtype: Option<DType>,
 }
@@ -200,7 +200,7 @@ impl<S> ShardedState<S> {
 
 impl<S: State> State for ShardedState<S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.fact(SHARES, &self.shared.as_ref().map(|shared| (&shared.nested, shared.exchange.promised())));
+        walk.fact(SHARES, &self.shared.as_ref().map(|shared| (&shared.nested, shared.exchange.init_facts())));
         self.inner.walk(walk);
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {

@@ -7,8 +7,8 @@ use super::{PARTS, Sharded, ShardedState, Shared, agreement};
 use crate::element::Contribution;
 use crate::engine::ranks::Ranks;
 use crate::engine::{
-    Absent, AllUses, ChunkAt, Emission, HoldsBack, Nested, OnView, PassRange, PassStructure, Sink, Skips, SlotList,
-    Spare, Summary, Then, Viewed, Walk, by_own_loops, goes_around,
+    Absent, Emission, HoldsBack, Nested, OnView, PassRange, PassStructure, Sink, Skips, SlotAccesses, SlotList,
+    StageChunk, Summary, Then, TileScratch, Viewed, Walk, allows_absent, run_own_loops,
 };
 use crate::memory::RawBytes;
 use crate::needs::Level;
@@ -21,15 +21,15 @@ use crate::tree::LeafSpec;
 #[derive(Debug)]
 pub struct ShardedRun<R> {
     /// On a single rank.
-    alone: Option<R>,
+    single_rank: Option<R>,
     /// On several ranks: messages of gradients, later of updates.
     messages: Vec<RawBytes>,
-    did: Option<Outcome>,
+    step_outcome: Option<Outcome>,
 }
 
 /// On several ranks messages store gradients and supply updates.
 const SHARED: PassStructure =
-    PassStructure { barriers: 1, materializes: 1, keeps: 1, joins: true, ..PassStructure::NOTHING };
+    PassStructure { barriers: 1, materializes: 1, keeps: 1, joins: true, ..PassStructure::NONE };
 
 impl<T: Stage> Transform for Sharded<T> {
     fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
@@ -41,11 +41,11 @@ impl<T: Stage> Transform for Sharded<T> {
     }
 
     fn skips(&self, skips: &mut Skips, place: &str) -> bool {
-        goes_around(self, skips, place)
+        allows_absent(self, skips, place)
     }
 
     fn shape(&self) -> PassStructure {
-        if self.is_alone { PassStructure { joins: true, ..self.inner.shape() } } else { SHARED }
+        if self.is_single_rank { PassStructure { joins: true, ..self.inner.shape() } } else { SHARED }
     }
 
     fn validate(&self) -> Result<()> {
@@ -62,8 +62,8 @@ impl<T: Stage> Transform for Sharded<T> {
         self.inner.holds_back().min(HoldsBack::All)
     }
 
-    fn outline(&self) -> Summary {
-        Summary::around("sharded", "inner", self.inner.outline())
+    fn summary(&self) -> Summary {
+        Summary::around("sharded", "inner", self.inner.summary())
     }
 
     /// Returns the inner recipe: sharding is no part of an optimizer.
@@ -85,12 +85,12 @@ impl<T: Stage> Stage for Sharded<T> {
     const SHAPE: PassStructure = PassStructure { joins: true, ..T::SHAPE };
     const FUSES: bool = T::FUSES;
     const SLOTS: usize = T::SLOTS;
-    const USES: AllUses = T::USES;
+    const SLOT_ACCESSES: SlotAccesses = T::SLOT_ACCESSES;
 
-    fn changed(&self, made: &Self) -> Option<&'static str> {
-        let parts = (self.parts != made.parts).then_some("parts");
-        let dtype = (self.reduce_dtype != made.reduce_dtype).then_some("reduce_dtype");
-        parts.or(dtype).or_else(|| self.inner.changed(&made.inner))
+    fn changed(&self, original: &Self) -> Option<&'static str> {
+        let parts = (self.parts != original.parts).then_some("parts");
+        let dtype = (self.reduce_dtype != original.reduce_dtype).then_some("reduce_dtype");
+        parts.or(dtype).or_else(|| self.inner.changed(&original.inner))
     }
 
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
@@ -106,7 +106,7 @@ impl<T: Stage> Stage for Sharded<T> {
         let whole = Mutex::new(vec![None; structure.len()]);
         let nothing = structure.only(&vec![0..0; structure.len()]);
         self.inner.init_state(&InitContext { structure: &nothing, whole: Some(&whole), by_leaf: false, ..*at })?;
-        if self.is_alone {
+        if self.is_single_rank {
             return Ok(ShardedState { inner: self.inner.init_state(at)?, shared: None });
         }
         let whole = whole.into_inner().unwrap_or_default();
@@ -137,13 +137,13 @@ impl<T: Stage> Stage for Sharded<T> {
     }
 
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
-        let (mut alone, mut messages) = (None, Vec::new());
+        let (mut single_rank, mut messages) = (None, Vec::new());
         match &mut state.shared {
-            None => alone = Some(self.inner.begin(&mut state.inner, at)),
+            None => single_rank = Some(self.inner.begin(&mut state.inner, at)),
             Some(_) if at.is_flush() => {}
             Some(shared) => messages = shared.exchange.lend(),
         }
-        ShardedRun { alone, messages, did: None }
+        ShardedRun { single_rank, messages, step_outcome: None }
     }
 
     fn barrier(
@@ -155,20 +155,20 @@ impl<T: Stage> Stage for Sharded<T> {
         sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
-        if let Some(run) = &mut run.alone {
+        if let Some(run) = &mut run.single_rank {
             return self.inner.barrier(&mut state.inner, run, at, index, sums, tree);
         }
-        if let Some(shared) = state.shared.as_mut().filter(|_| sums.again.is_none()) {
+        if let Some(shared) = state.shared.as_mut().filter(|_| sums.repeats.is_none()) {
             let done = shared.step(self, &mut state.inner, at, tree, run);
             done.unwrap_or_else(|error| at.fail(error));
         }
     }
 
     fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
-        match (run.alone, run.did) {
+        match (run.single_rank, run.step_outcome) {
             (Some(run), _) => self.inner.finish(&mut state.inner, run, sums, outcome),
-            (None, Some(did)) => {
-                *outcome = Outcome { skipped: outcome.skipped | did.skipped, ..did };
+            (None, Some(step_outcome)) => {
+                *outcome = Outcome { skipped: outcome.skipped | step_outcome.skipped, ..step_outcome };
             }
             // A step may end before the barrier.
             (None, None) => {}
@@ -177,33 +177,33 @@ impl<T: Stage> Stage for Sharded<T> {
 
     /// Several ranks do not share which leaves lack updates, so a single rank does not report them either.
     fn emission(&self, state: &Self::State, run: &Self::Run) -> Emission {
-        let emission = match (&run.alone, run.did) {
+        let emission = match (&run.single_rank, run.step_outcome) {
             (Some(run), _) => self.inner.emission(&state.inner, run),
-            (None, Some(did)) if did.held => Emission::Nothing(1),
+            (None, Some(step_outcome)) if step_outcome.held => Emission::Nothing(1),
             (None, Some(_)) => Emission::Updates,
             (None, None) => Emission::Undecided,
         };
         if emission == Emission::Partly { Emission::Updates } else { emission }
     }
 
-    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
-        by_own_loops(self, (state, run), walk, spare);
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut TileScratch) {
+        run_own_loops(self, (state, run), walk, spare);
     }
 
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>) {
-        if let Some(run) = &run.alone {
-            return self.inner.in_chunk(&state.inner, run, at, then);
+    fn prepare_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
+        if let Some(run) = &run.single_rank {
+            return self.inner.prepare_chunk(&state.inner, run, at, then);
         }
         then(&mut |tile| {
             if const { C::RECORDS } {
                 return C::refuse("other ranks hold shards of it");
             }
             let Some(Shared { exchange, .. }) = &state.shared else { return };
-            if at.span.to == at.place.at {
-                exchange.grads.put(&run.messages, tile);
-            } else if at.span.has(at.place.at + 1) {
-                match run.did {
-                    Some(did) if did.emitted => exchange.updates.take(&run.messages, tile),
+            if at.range.to == at.place.at {
+                exchange.grads.store(&run.messages, tile);
+            } else if at.range.has(at.place.at + 1) {
+                match run.step_outcome {
+                    Some(step_outcome) if step_outcome.emitted => exchange.updates.load(&run.messages, tile),
                     _ => tile.set_zero(),
                 }
             }
@@ -211,12 +211,12 @@ impl<T: Stage> Stage for Sharded<T> {
     }
 
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
-        run.alone.as_ref().is_some_and(|run| self.inner.fuses_now(&state.inner, run, leaf))
+        run.single_rank.as_ref().is_some_and(|run| self.inner.fuses_now(&state.inner, run, leaf))
     }
 
     #[inline]
     fn kernel<C: Real>(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> Self::Kernel<C> {
-        let run = run.alone.as_ref().expect("the fused loop is run on one rank");
+        let run = run.single_rank.as_ref().expect("the fused loop is run on one rank");
         self.inner.kernel(&state.inner, run, leaf)
     }
 
@@ -228,17 +228,17 @@ impl<T: Stage> Stage for Sharded<T> {
     fn apply<C: Real>(
         kernel: &Self::Kernel<C>,
         at: usize,
-        span: PassRange,
+        range: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
         terms: &mut [Contribution<C>],
     ) -> C {
-        T::apply::<C>(kernel, at, span, slots, u, p, terms)
+        T::apply::<C>(kernel, at, range, slots, u, p, terms)
     }
 
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
-        if state.shared.is_none() { self.inner.state_bytes(&state.inner, leaf, at, span) } else { 0 }
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize {
+        if state.shared.is_none() { self.inner.state_bytes(&state.inner, leaf, at, range) } else { 0 }
     }
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
@@ -262,9 +262,9 @@ impl Shared {
         }
         let own = exchange.lend_own();
         let sink = Sink::Messages(&exchange.own, &own);
-        let did = nested.run_on(&sharded.inner, state, at, tree.params, &exchange.mean, sink, None);
-        run.did = Some(did);
-        if did.emitted && !at.has_failed() {
+        let step_outcome = nested.run_on(&sharded.inner, state, at, tree.params, &exchange.mean, sink, None);
+        run.step_outcome = Some(step_outcome);
+        if step_outcome.emitted && !at.has_failed() {
             run.messages = exchange.spread(collective)?;
         }
         Ok(())

@@ -181,10 +181,10 @@ impl SkipOnSpikeMemory {
 
 impl<T: Stage, S: SpikeStatistic> Wrapper for SkipOnSpike<T, S> {
     type Memory = SkipOnSpikeMemory;
-    const RUNS: Runs = Runs::DECIDED.looks(S::OF_GRADIENTS).holds_back(true);
+    const RUNS: Runs = Runs::DECIDED.reduces_gradients(S::OF_GRADIENTS).holds_back(true);
 
     #[inline(always)]
-    fn look<C: Real>(u: C) -> C::Wide {
+    fn gradient_term<C: Real>(u: C) -> C::Wide {
         u.wide() * u.wide()
     }
 

@@ -4,13 +4,13 @@ use crate::needs::{Needs, Nothing, Value};
 use crate::recipe::Recipe;
 
 /// The statistic that a [`skip_on_spike`](crate::wrapper::skip_on_spike) compares.
-pub trait SpikeStatistic: Known + Clone + fmt::Debug + Send + Sync + 'static {
+pub trait SpikeStatistic: StatisticProperties + Clone + fmt::Debug + Send + Sync + 'static {
     /// The inputs besides gradients.
     type Needs: Needs;
 }
 
 /// The properties of a statistic. Users cannot name this trait.
-pub trait Known {
+pub trait StatisticProperties {
     /// True if it follows from a sum of squares over the gradients.
     const OF_GRADIENTS: bool;
     /// Its name in configs.
@@ -30,7 +30,7 @@ impl SpikeStatistic for OfNorm {
     type Needs = Nothing;
 }
 
-impl Known for OfNorm {
+impl StatisticProperties for OfNorm {
     const OF_GRADIENTS: bool = true;
     const NAME: &'static str = "norm";
 }
@@ -43,7 +43,7 @@ impl SpikeStatistic for OfLoss {
     type Needs = Value;
 }
 
-impl Known for OfLoss {
+impl StatisticProperties for OfLoss {
     const OF_GRADIENTS: bool = false;
     const NAME: &'static str = "loss";
 }

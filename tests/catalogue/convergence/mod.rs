@@ -19,8 +19,8 @@ use gradchain::{Real, WarningKind, extra};
 use self::naive::Naive;
 use self::optimizers::optimizers;
 use self::problems::{Leaves, Problem, problems};
-use crate::common::given::{Member, member};
-use crate::common::registry::chosen;
+use crate::common::extra_inputs::{Member, member};
+use crate::common::registry::is_selected;
 
 const STEPS: u64 = 3_000;
 /// Steps compared with another implementation.
@@ -103,7 +103,7 @@ fn faults(trial: &Trial, problems: &[Problem], change: impl Fn(Member) -> Member
 #[test]
 fn every_optimizer_converges() {
     let problems = problems();
-    let trials = optimizers().into_iter().filter(|trial| chosen(trial.name));
+    let trials = optimizers().into_iter().filter(|trial| is_selected(trial.name));
     let faults: Vec<_> = trials.flat_map(|trial| faults(&trial, &problems, |same| same)).collect();
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }

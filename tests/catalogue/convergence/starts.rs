@@ -8,7 +8,7 @@ use ndarray::{ArrayD, IxDyn};
 use super::optimizers::optimizers;
 use super::problems::Leaves;
 use super::{Member, Trial};
-use crate::common::registry::chosen;
+use crate::common::registry::is_selected;
 use crate::common::trees::noise;
 
 const SIZE: [usize; 2] = [8, 6];
@@ -95,9 +95,9 @@ fn faults(trial: &Trial) -> Vec<String> {
 
 #[test]
 fn no_start_makes_an_optimizer_run_away() {
-    let trials = optimizers().into_iter().filter(|trial| chosen(trial.name));
+    let trials = optimizers().into_iter().filter(|trial| is_selected(trial.name));
     let mut faults: Vec<_> = trials.flat_map(|trial| faults(&trial)).collect();
-    for (name, part, why) in EXCEPTIONS.iter().filter(|(name, ..)| chosen(name)) {
+    for (name, part, why) in EXCEPTIONS.iter().filter(|(name, ..)| is_selected(name)) {
         let before = faults.len();
         faults.retain(|fault| !(fault.starts_with(&format!("{name},")) && fault.contains(part)));
         assert!(faults.len() < before, "{name} is no exception: {part}, {why}");

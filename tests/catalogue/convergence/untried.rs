@@ -10,7 +10,7 @@ use gradchain::transform::scale;
 use super::naive::Naive;
 use super::problems::{Problem, problems};
 use super::{Member, STEPS, Trial, losses, member, of_fading};
-use crate::common::given::Registered;
+use crate::common::extra_inputs::Registered;
 use crate::common::registry::with_rate;
 
 const RATES: [f64; 5] = [1.0, 0.1, 0.01, 1e-3, 1e-4];
@@ -42,7 +42,7 @@ impl Others<'_> {
         self.trials.push(Trial { name, of: Box::new(of), rates, excess, naive: Naive::Unknown });
     }
 
-    fn in_parts<T: Registered + Arguments>(&mut self, make: impl Fn() -> T + 'static) {
+    fn boxed_members<T: Registered + Arguments>(&mut self, make: impl Fn() -> T + 'static) {
         self.part(make);
     }
 }

@@ -3,8 +3,8 @@ use gradchain::state::{Entry, State, StateWalk, same_bits};
 use gradchain::tree::DynTree;
 use gradchain::wrapper::{freezable, skip_absent};
 
-use super::{Problem, Subject, holds, only_these, registry};
-use crate::common::given::Registered;
+use super::{Problem, Subject, assert_exceptions, holds, registry};
+use crate::common::extra_inputs::Registered;
 use crate::common::{same_values, values};
 
 /// Entries that cannot skip leaves, with the reason.
@@ -97,7 +97,7 @@ fn in_all_steps(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let Ok(mut state) = optimizer.init(params) else { return };
     let mut after = params.clone();
     for grads in grads {
-        optimizer.step_given(&mut after, &without(grads), &mut state).unwrap();
+        optimizer.step_with_inputs(&mut after, &without(grads), &mut state).unwrap();
     }
     assert_eq!(bits(&after), bits(params), "{name}: leaves without gradients keep their bits");
     if FROM_ALL_PARAMETERS.contains(&name) {
@@ -120,7 +120,7 @@ fn in_some_steps(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
         let absent = step == 1 || step == 2;
         let given = if absent { without(grads) } else { grads.clone() };
         let before = of_leaves(&*state, |leaf| layer1[leaf]);
-        skipping.step_given(&mut after, &given, &mut state).unwrap();
+        skipping.step_with_inputs(&mut after, &given, &mut state).unwrap();
         assert!(!absent || of_leaves(&*state, |leaf| layer1[leaf]) == before, "{name}, step {step}: its state waits");
 
         // The same with frozen leaves.
@@ -129,12 +129,12 @@ fn in_some_steps(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
         } else if layer1.contains(&true) {
             frozen.thaw(&leaves).unwrap();
         }
-        freezing.step_given(&mut other, grads, &mut frozen).unwrap();
+        freezing.step_with_inputs(&mut other, grads, &mut frozen).unwrap();
         same_values(&after, &other).unwrap_or_else(|at| panic!("{name}, step {step}, frozen: {at}"));
         assert!(same_bits(state.inner(), frozen.inner()), "{name}, step {step}: the states differ");
 
         // `update` returns zeros for them.
-        let updates = skipping.update_given(&given, &mut of_updates, &updated).unwrap();
+        let updates = skipping.update_with_inputs(&given, &mut of_updates, &updated).unwrap();
         apply_updates(&mut updated, &updates).unwrap();
         same_values(&after, &updated).unwrap_or_else(|at| panic!("{name}, step {step}, by updates: {at}"));
     }
@@ -160,5 +160,5 @@ fn what_cannot_skip_leaves_says_so_at_the_start() {
             refused.push(entry.name().to_owned());
         }
     }
-    only_these(&refused, REFUSED, "refuse");
+    assert_exceptions(&refused, REFUSED, "refuse");
 }

@@ -8,8 +8,8 @@ use gradchain::tree::DynTree;
 use gradchain::wrapper::{flatten, freezable, sam, sharded, skip_absent, skip_not_finite};
 use serde_json::{Value, json};
 
-use super::{LeafPlan, Number, Order, every, noise, registry, tree};
-use crate::common::given::{Member, Registered, member};
+use super::{LeafPlan, Number, Order, all_selected, noise, registry, tree};
+use crate::common::extra_inputs::{Member, Registered, member};
 
 #[derive(Debug, PartialEq)]
 enum Advice {
@@ -75,7 +75,7 @@ fn follow(name: &str, optimizer: &Member) -> Option<Advice> {
     let steps = |optimizer: &Member, grads: &DynTree| -> Result<(), gradchain::Error> {
         let (mut after, mut state) = (params.clone(), optimizer.init(&params)?);
         // Completes a window.
-        (0..5).try_for_each(|_| optimizer.step_given(&mut after, grads, &mut state).map(drop))
+        (0..5).try_for_each(|_| optimizer.step_with_inputs(&mut after, grads, &mut state).map(drop))
     };
     let Err(error) = steps(optimizer, &some) else { return None };
     let (error, outer) = (error.to_string(), steps(&member(skip_absent(optimizer.clone())), &some));
@@ -108,7 +108,10 @@ fn what_an_error_advises_works() {
             None => {}
         }
     }
-    assert!(!every() || around > 200 && inside >= 8 && zeros > 20, "{around} around, {inside} inside, {zeros} zeros");
+    assert!(
+        !all_selected() || around > 200 && inside >= 8 && zeros > 20,
+        "{around} around, {inside} inside, {zeros} zeros"
+    );
 }
 
 /// Compositions of wrappers that can and cannot hold a `skip_absent`.

@@ -6,7 +6,7 @@ use gradchain::tree::DynTree;
 use gradchain::wrapper::skip_absent;
 
 use super::{LeafPlan, Problem, Subject, holds, tree};
-use crate::common::given::Registered;
+use crate::common::extra_inputs::Registered;
 use crate::common::{same_values, values};
 
 /// Mini-steps, in three windows of three, with a gradient under `layer1`.
@@ -44,13 +44,13 @@ fn law(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
         let (before, given) = (bits(&after), if there { grads.clone() } else { without(grads) });
         let is_window_of_none = step / 3 == 1;
         let with_zeros = if there || is_window_of_none { given.clone() } else { zeroed(plan, grads) };
-        optimizer.step_given(&mut after, &given, &mut state).unwrap();
-        optimizer.step_given(&mut expected, &with_zeros, &mut other).unwrap();
+        optimizer.step_with_inputs(&mut after, &given, &mut state).unwrap();
+        optimizer.step_with_inputs(&mut expected, &with_zeros, &mut other).unwrap();
         same_values(&after, &expected).unwrap_or_else(|at| panic!("{name}, step {step}: {at}"));
         assert!(same_bits(state.inner(), other.inner()), "{name}, step {step}: the states differ");
         assert!(!is_window_of_none || bits(&after) == before, "{name}, step {step}: it rests");
 
-        let updates = optimizer.update_given(&given, &mut of_updates, &updated).unwrap();
+        let updates = optimizer.update_with_inputs(&given, &mut of_updates, &updated).unwrap();
         apply_updates(&mut updated, &updates).unwrap();
         same_values(&after, &updated).unwrap_or_else(|at| panic!("{name}, step {step}, by updates: {at}"));
     }

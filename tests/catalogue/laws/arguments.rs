@@ -2,16 +2,18 @@ use gradchain::arguments::{Argument, Arguments};
 use gradchain::prelude::*;
 use gradchain::schedule::constant;
 
-use super::{About, LeafPlan, Number, Order, Problem, Subject, every, holds, noise, registry, same_state, tree};
+use super::{
+    LeafPlan, Locality, Number, Order, Problem, Subject, all_selected, holds, noise, registry, same_state, tree,
+};
 use crate::common::subject::{Anonymous as _, Entry, Named as _};
 use crate::common::{run, same_values};
 
 #[test]
 fn entries_with_named_arguments_are_told_from_the_others() {
-    let about = About::Element;
+    let locality = Locality::Element;
     let (optimizer, name) = (adam(0.1), String::from("adam"));
-    assert!(Entry { name: name.clone(), about, transformation: optimizer.clone() }.subject().named().is_some());
-    assert!(Entry { name, about, transformation: chain((optimizer,)) }.subject().named().is_none());
+    assert!(Entry { name: name.clone(), locality, transformation: optimizer.clone() }.subject().named().is_some());
+    assert!(Entry { name, locality, transformation: chain((optimizer,)) }.subject().named().is_none());
 }
 
 /// Injected hyperparameters equal the plain numbers.
@@ -117,5 +119,5 @@ fn what_can_be_set_is_what_can_be_built_with() {
         }
     }
     println!("{taken} taken, {refused} refused");
-    assert!(!every() || taken > 1000 && refused > 1000, "{taken} taken, {refused} refused");
+    assert!(!all_selected() || taken > 1000 && refused > 1000, "{taken} taken, {refused} refused");
 }

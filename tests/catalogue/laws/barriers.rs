@@ -12,7 +12,7 @@ use gradchain::tree::DynTree;
 use gradchain::wrapper::{flatten, sharded};
 
 use super::{LeafPlan, Number, Order, noise, tree};
-use crate::common::given::{Member, Registered, member};
+use crate::common::extra_inputs::{Member, Registered, member};
 use crate::common::wrapped::WRAPPERS;
 use crate::common::{close, run, same_values};
 
@@ -58,7 +58,7 @@ fn in_chunks(members: Vec<Member>, len: usize) -> DynTree {
     let mut states: Vec<_> = chunks.iter().map(|chunk| chunk.init(&params).unwrap()).collect();
     for mut updates in grads {
         for (chunk, state) in chunks.iter().zip(&mut states) {
-            updates = chunk.update_owned_given(updates, state, &params).unwrap().0;
+            updates = chunk.update_owned_with_inputs(updates, state, &params).unwrap().0;
         }
         apply_updates(&mut params, &updates).unwrap();
     }

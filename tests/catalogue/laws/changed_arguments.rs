@@ -13,8 +13,8 @@ use gradchain::tree::DynTree;
 use gradchain::wrapper;
 use gradchain::wrapper::flatten;
 
-use super::{LeafPlan, Number, Order, Problem, every, noise, registry, tree};
-use crate::common::given::Registered;
+use super::{LeafPlan, Number, Order, Problem, all_selected, noise, registry, tree};
+use crate::common::extra_inputs::Registered;
 use crate::common::same_values;
 
 type Named = wrapper::Named<ValueAndGradFn>;
@@ -105,7 +105,7 @@ fn problem() -> Problem {
 
 fn run(what: &str, named: &Named, params: &mut DynTree, state: &mut State, grads: &[DynTree]) {
     for grads in grads {
-        named.step_given(params, grads, state).unwrap_or_else(|error| panic!("{what}: {error}"));
+        named.step_with_inputs(params, grads, state).unwrap_or_else(|error| panic!("{what}: {error}"));
     }
 }
 
@@ -113,7 +113,7 @@ fn run(what: &str, named: &Named, params: &mut DynTree, state: &mut State, grads
 fn takes(named: &Named, made: &State, params: &DynTree, grads: &DynTree) -> bool {
     let mut own = named.init(params).unwrap();
     *own = (**made).clone();
-    named.step_given(&mut params.clone(), grads, &mut own).is_ok()
+    named.step_with_inputs(&mut params.clone(), grads, &mut own).is_ok()
 }
 
 fn changed(what: &str, Problem { params, grads, .. }: &Problem, before: &Named, after: &Named) -> bool {
@@ -122,7 +122,7 @@ fn changed(what: &str, Problem { params, grads, .. }: &Problem, before: &Named, 
     run(what, before, &mut p, &mut state, first);
     let fits = takes(after, &state, &p, &rest[0]);
     let (mut stepped, mut carried) = (p.clone(), state.clone());
-    match after.step_given(&mut stepped, &rest[0], &mut carried) {
+    match after.step_with_inputs(&mut stepped, &rest[0], &mut carried) {
         Ok(_) => {
             assert!(fits, "{what}: a state that does not fit was stepped");
             run(what, after, &mut stepped, &mut carried, &rest[1..]);
@@ -172,7 +172,12 @@ fn a_changed_argument_fits_the_state_or_is_refused() {
         }
     }
     println!("{} taken, {} refused", taken.len(), refused.len());
-    assert!(!every() || taken.len() > 3000 && refused.len() > 1000, "{} taken, {} refused", taken.len(), refused.len());
+    assert!(
+        !all_selected() || taken.len() > 3000 && refused.len() > 1000,
+        "{} taken, {} refused",
+        taken.len(),
+        refused.len()
+    );
 }
 
 /// Sums powers of the updates; their number is no declared argument.

@@ -1,6 +1,6 @@
 use gradchain::tree::DynTree;
 
-use super::{About, Subject, noise, registry};
+use super::{Locality, Subject, noise, registry};
 use crate::common::values;
 
 /// Returns one leaf of 700 elements, two leaves, and two under names in reverse order.
@@ -18,7 +18,7 @@ fn cuts(values: &dyn Fn(usize) -> f64) -> [DynTree; 3] {
 }
 
 fn law(entry: &dyn Subject) {
-    let (name, elementwise) = (entry.name(), entry.about() == About::Element);
+    let (name, elementwise) = (entry.name(), entry.locality() == Locality::Element);
     // Those of whole leaves may differ; those of the tree at most in the last bit.
     let of_the_tree = ["clip_by_global_norm", "chain_of_four", "nested_chain", "named_chain", "multi_steps_clip"];
     if !elementwise && !of_the_tree.contains(&name) {

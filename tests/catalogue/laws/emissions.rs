@@ -12,7 +12,7 @@ use gradchain::wrapper::{
 };
 
 use super::{Problem, Subject, holds, large_problem, problem, same_state};
-use crate::common::given::{Member, Registered, member};
+use crate::common::extra_inputs::{Member, Registered, member};
 use crate::common::subject::AnyState;
 use crate::common::trees::map;
 use crate::common::wrapped::Wrap;
@@ -75,9 +75,9 @@ fn after_a_group(entry: &dyn Subject, Problem { plan, params, grads }: &Problem)
             0 => frozen_state.freeze(is_held()).unwrap(),
             _ => frozen_state.thaw(is_held()).unwrap(),
         }
-        frozen.step_given(&mut p, g, &mut frozen_state).unwrap();
-        tuple.step_given(&mut q, g, &mut of_tuple).unwrap();
-        vector.step_given(&mut r, g, &mut of_vector).unwrap();
+        frozen.step_with_inputs(&mut p, g, &mut frozen_state).unwrap();
+        tuple.step_with_inputs(&mut q, g, &mut of_tuple).unwrap();
+        vector.step_with_inputs(&mut r, g, &mut of_vector).unwrap();
         for (how, other, state) in
             [("tuple", &q, AnyState::of(&of_tuple.1)), ("vector", &r, AnyState::of(&of_vector[1]))]
         {
@@ -178,7 +178,7 @@ fn steps(name: &str, optimizer: &Member, params: &DynTree, grads: &[DynTree]) ->
     let before_it = if ["chain", "vector"].contains(&name) { "0." } else { "" };
     for (step, grads) in grads.iter().enumerate() {
         let (fields_before, params_before) = (fields(&*state, before_it), p.clone());
-        let outcome = optimizer.step_given(&mut p, grads, &mut state).unwrap();
+        let outcome = optimizer.step_with_inputs(&mut p, grads, &mut state).unwrap();
         assert!(!(outcome.emitted() && outcome.skipped()), "{name}, step {step}: {outcome:?}");
         let fields_after = fields(&*state, before_it);
         if !outcome.emitted() {

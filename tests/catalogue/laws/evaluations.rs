@@ -6,7 +6,7 @@ use gradchain::tree::DynTree;
 use gradchain::wrapper::{master, params_swa, sam, schedule_free};
 
 use super::{LeafPlan, Number, Order, noise, registry, tree};
-use crate::common::given::{Member, Registered, describe, member};
+use crate::common::extra_inputs::{Member, Registered, describe, member};
 use crate::common::values;
 use crate::common::wrapped::Wrap;
 
@@ -61,7 +61,7 @@ fn trained(optimizer: &Member, number: Number) -> [Vec<(String, Vec<f64>)>; 2] {
     for step in 0..STEPS {
         // Constant signs, so that each element moves in one direction.
         let grads = numbers(number, 2, 0.5 + (step % 3) as f64 / 8.0);
-        optimizer.step_given(&mut params, &grads, &mut state).unwrap();
+        optimizer.step_with_inputs(&mut params, &grads, &mut state).unwrap();
     }
     let evaluated = state.eval_params(&params).unwrap();
     [values(&params), values(&*evaluated)]

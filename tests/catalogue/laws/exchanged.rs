@@ -1,7 +1,7 @@
 use gradchain::state::same_bits;
 use gradchain::tree::{DynTree, Structure};
 
-use super::{About, LeafPlan, Number, Order, Problem, Subject, holds_on, noise, tree};
+use super::{LeafPlan, Locality, Number, Order, Problem, Subject, holds_on, noise, tree};
 use crate::common::subject::Session;
 use crate::common::trees::map;
 use crate::common::{close, same_values};
@@ -37,8 +37,11 @@ fn orders(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let before = other_order(params);
     // Sums follow the memory order.
     let same = |what: &str, found: &DynTree, expected: &DynTree| {
-        let same =
-            if entry.about() == About::Element { same_values(found, expected) } else { close(found, expected, 2e-2) };
+        let same = if entry.locality() == Locality::Element {
+            same_values(found, expected)
+        } else {
+            close(found, expected, 2e-2)
+        };
         same.unwrap_or_else(|at| panic!("{name}: {what}: {at}"));
     };
     let expected = go_on(&mut *here.copy(), &at, &grads[2..]).unwrap();

@@ -5,20 +5,20 @@ use gradchain::tree::DynTree;
 use gradchain::wrapper::cautious;
 
 use super::{Problem, Subject, config, holds, noise, problem, same_state};
-use crate::common::given::{Registered, member};
+use crate::common::extra_inputs::{Registered, member};
 use crate::common::subject::AnyState;
-use crate::common::{After, run, same_values};
+use crate::common::{StateAfter, run, same_values};
 use proptest::test_runner::TestRunner;
 
 /// Beside a box, every stage runs on tiles.
-pub(super) fn apart(entry: &dyn Subject, Problem { params, grads, .. }: &Problem, fused: &After<AnyState>) {
+pub(super) fn apart(entry: &dyn Subject, Problem { params, grads, .. }: &Problem, fused: &StateAfter<AnyState>) {
     let name = entry.name();
     let apart = run(&chain((member(identity()), entry.boxed(), member(identity()))), params, grads);
     same_values(&fused.params, &apart.params).unwrap_or_else(|at| panic!("{name} in a chain: {at}"));
     assert!(same_state(&fused.state, &apart.state.1), "{name} in a chain: the states differ");
 }
 
-pub(super) fn erased(entry: &dyn Subject, Problem { params, grads, .. }: &Problem, fused: &After<AnyState>) {
+pub(super) fn erased(entry: &dyn Subject, Problem { params, grads, .. }: &Problem, fused: &StateAfter<AnyState>) {
     let name = entry.name();
     let erased = run(&entry.boxed(), params, grads);
     same_values(&fused.params, &erased.params).unwrap_or_else(|at| panic!("{name} boxed: {at}"));

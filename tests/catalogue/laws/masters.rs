@@ -6,7 +6,7 @@ use gradchain::tree::DynTree;
 use gradchain::wrapper::master;
 
 use super::{LeafPlan, Number, Order, noise, registry, same_state, tree};
-use crate::common::given::{Member, Registered};
+use crate::common::extra_inputs::{Member, Registered};
 use crate::common::subject::AnyState;
 use crate::common::values;
 
@@ -29,14 +29,14 @@ fn trained(entry: &Member, number: Number) -> Option<(Vec<Vec<f64>>, AnyState)> 
     if number == Number::F32 {
         let mut state = entry.init(&params).unwrap();
         for grads in grads {
-            entry.step_given(&mut params, &grads, &mut state).unwrap();
+            entry.step_with_inputs(&mut params, &grads, &mut state).unwrap();
         }
         return Some((values(&params).into_iter().map(|(_, x)| x).collect(), AnyState::of(&*state)));
     }
     let optimizer = master(entry.clone());
     let mut state = optimizer.init(&params).unwrap();
     for grads in grads {
-        optimizer.step_given(&mut params, &grads, &mut state).unwrap();
+        optimizer.step_with_inputs(&mut params, &grads, &mut state).unwrap();
         let rounded = state.master().leaves().map(|leaf| state.master().get::<f32>(leaf).unwrap().to_vec());
         // Without an update to the rounded master this does not apply.
         for ((_, leaf), master) in values(&params).iter().zip(rounded) {

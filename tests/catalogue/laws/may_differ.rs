@@ -12,8 +12,8 @@ use gradchain::transform::scale;
 use gradchain::tree::DynTree;
 use gradchain::wrapper::{Named, injected_hyperparams};
 
-use super::{LeafPlan, Number, Order, every, noise, registry, tree};
-use crate::common::given::{Member, Registered, member};
+use super::{LeafPlan, Number, Order, all_selected, noise, registry, tree};
+use crate::common::extra_inputs::{Member, Registered, member};
 
 /// Returns numeric arguments that accept another value, with both.
 fn others(named: &Named<ValueAndGradFn>, params: &DynTree) -> BTreeMap<&'static str, [f64; 2]> {
@@ -79,7 +79,7 @@ fn injected_numbers_whose_arguments_may_differ_are_those_that_are_here() {
             let what = format!("{}, {number}", entry.name());
             let Ok(mut state) = before.init(&params) else { continue };
             let mut trained = params.clone();
-            before.step_given(&mut trained, &grads, &mut state).unwrap();
+            before.step_with_inputs(&mut trained, &grads, &mut state).unwrap();
             let mut bytes = Cursor::new(Vec::new());
             Save::new(&before, &state).params(&trained).to_writer(&mut bytes).unwrap();
             let file = Checkpoint::from_bytes(bytes.into_inner()).unwrap();
@@ -90,7 +90,7 @@ fn injected_numbers_whose_arguments_may_differ_are_those_that_are_here() {
             let (mut loaded, _) = load.load(&file, &after, &mut params.clone()).expect(&what);
             let expected: BTreeMap<_, _> = others.iter().map(|(name, [_, to])| (*name, to.to_bits())).collect();
             assert_eq!(numbers(&mut loaded, &others), expected, "{what}");
-            after.step_given(&mut trained.clone(), &grads, &mut loaded).expect(&what);
+            after.step_with_inputs(&mut trained.clone(), &grads, &mut loaded).expect(&what);
             assert_eq!(numbers(&mut loaded, &others), expected, "{what}");
             loads += 1;
             changed += here.len();
@@ -112,7 +112,7 @@ fn injected_numbers_whose_arguments_may_differ_are_those_that_are_here() {
         }
     }
     println!("{loads} loads, {changed} numbers");
-    assert!(!every() || loads > 300 && changed > 500, "{loads} loads, {changed} numbers");
+    assert!(!all_selected() || loads > 300 && changed > 500, "{loads} loads, {changed} numbers");
 }
 
 /// A path selects one of two equal names.

@@ -1,4 +1,4 @@
-use crate::common::given::needs;
+use crate::common::extra_inputs::needs;
 use gradchain::wrapper::multi_steps;
 
 use super::{Problem, Subject, holds, same_state};

@@ -55,7 +55,7 @@ use gradchain::state::{State, same_bits};
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::common::chunk::CHUNK;
-use crate::common::registry::{About, every, only_these, registry};
+use crate::common::registry::{Locality, all_selected, assert_exceptions, registry};
 use crate::common::subject::{AnyState, Subject};
 use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, problem, tree};
 
@@ -92,7 +92,7 @@ fn cases() -> u32 {
 
 /// Returns true with `GRADCHAIN_ALL_CASES`, as in `ci/deep`, or on the entries of `ENTRY`.
 fn all_cases() -> bool {
-    std::env::var_os("GRADCHAIN_ALL_CASES").is_some() || !every()
+    std::env::var_os("GRADCHAIN_ALL_CASES").is_some() || !all_selected()
 }
 
 /// Compares states of any types, such as boxed ones.

@@ -1,9 +1,9 @@
-use super::{About, LeafPlan, Number, Order, Problem, Subject, holds, noise, only_these, registry, tree};
+use super::{LeafPlan, Locality, Number, Order, Problem, Subject, assert_exceptions, holds, noise, registry, tree};
 use crate::common::trees::map;
 use crate::common::values;
 
 fn law(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
-    if entry.about() == About::Whole {
+    if entry.locality() == Locality::Whole {
         return;
     }
     let well = entry.run(params, grads);
@@ -53,7 +53,7 @@ fn what_is_said_to_depend_on_others_does() {
         })
     };
     let entries = registry();
-    let whole = entries.iter().filter(|entry| entry.about() == About::Whole);
+    let whole = entries.iter().filter(|entry| entry.locality() == Locality::Whole);
     let alone: Vec<String> = whole.filter(|entry| !reaches(&***entry)).map(|entry| entry.name().to_owned()).collect();
-    only_these(&alone, BY_PLACE, "`WHOLE` stands in the registry, but no element reached another in");
+    assert_exceptions(&alone, BY_PLACE, "`WHOLE` stands in the registry, but no element reached another in");
 }

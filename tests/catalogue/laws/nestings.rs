@@ -10,15 +10,15 @@ use proptest::strategy::Strategy as _;
 use proptest::test_runner::TestRunner;
 
 use super::{
-    About, Law, LeafPlan, Number, Order, Problem, all_cases, cases, config, errors, fusing, masks, noise, problem,
+    Law, LeafPlan, Locality, Number, Order, Problem, all_cases, cases, config, errors, fusing, masks, noise, problem,
     registry, schemas, step_and_update, tree,
 };
-use crate::common::given::{Member, describe, member};
+use crate::common::extra_inputs::{Member, describe, member};
 use crate::common::subject::{Anonymous as _, Entry, Subject};
 use crate::common::wrapped::WRAPPERS;
 
 fn subject(transformation: Member) -> Box<dyn Subject> {
-    Entry { name: describe(&transformation), about: About::Whole, transformation }.subject()
+    Entry { name: describe(&transformation), locality: Locality::Whole, transformation }.subject()
 }
 
 /// Returns three to five wrappers around a chain of entries, one with another beside it.
@@ -133,10 +133,10 @@ fn every_wrapper_of_the_configs_is_nested() {
     let holding = arguments.iter().filter(|(_, schema)| holds(schema)).map(|(name, _)| name.clone());
     let mut nested = BTreeSet::new();
     for (_, wrap) in WRAPPERS {
-        crate::coverage::names(&crate::common::given::recipe(&wrap(member(()))), &mut nested);
+        crate::coverage::names(&crate::common::extra_inputs::recipe(&wrap(member(()))), &mut nested);
     }
     let missing: Vec<String> = holding.filter(|name| !nested.contains(name)).collect();
-    crate::common::registry::only_these(&missing, HELD_OTHERWISE, "are around nothing in the laws of nestings");
+    crate::common::registry::assert_exceptions(&missing, HELD_OTHERWISE, "are around nothing in the laws of nestings");
 }
 
 /// A step held behind a mask emits nothing if other leaves are frozen, so `lookahead` does not count it.

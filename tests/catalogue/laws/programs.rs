@@ -7,7 +7,7 @@ use gradchain::state::{Entry, State, StateWalk};
 use gradchain::{Error, GradientTransformation, Result};
 
 use super::holds;
-use crate::common::registry::{every, registry};
+use crate::common::registry::{all_selected, registry};
 use crate::common::same_values;
 use crate::common::subject::{AnyState, Subject};
 use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, tree};
@@ -52,10 +52,10 @@ struct InParts(Interpreter, usize);
 impl Executor for InParts {
     fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
         let adds = pass.leaves.iter().any(|leaf| !leaf.program.sums().is_empty());
-        assert!(adds || pass.leaves.len() <= self.1 || !pass.leaves[0].program.is_of_elements());
+        assert!(adds || pass.leaves.len() <= self.1 || !pass.leaves[0].program.is_elementwise());
         self.0.pass(pass)
     }
-    fn leaves_at_a_time(&self) -> usize {
+    fn batch_size(&self) -> usize {
         self.1
     }
 }
@@ -139,7 +139,7 @@ fn no_program_has_a_constant_that_is_subnormal() {
         let entries = registry();
         let recorded: Vec<_> =
             entries.iter().filter_map(|entry| Some((entry.name(), entry.programs(&params).ok()?))).collect();
-        assert!(!every() || recorded.len() > 100);
+        assert!(!all_selected() || recorded.len() > 100);
         for (name, programs) in &recorded {
             for leaf in programs.passes().iter().flat_map(|pass| &pass.leaves) {
                 for (op, _) in leaf.program.lines() {
@@ -179,5 +179,5 @@ fn most_entries_are_programs() {
     }
     let refused_in_all: usize = refused.values().map(Vec::len).sum();
     println!("{} of {} entries are programs; the others: {refused:#?}", entries.len() - refused_in_all, entries.len());
-    assert!(!every() || refused_in_all * 3 < entries.len(), "{refused:#?}");
+    assert!(!all_selected() || refused_in_all * 3 < entries.len(), "{refused:#?}");
 }

@@ -9,8 +9,8 @@ use gradchain::tree::Structure;
 use gradchain::wrapper::Quantized;
 use gradchain::{DType, SimdLevel};
 
-use super::{Problem, Subject, every, holds, large_problem, registry};
-use crate::common::given::{Member, Registered};
+use super::{Problem, Subject, all_selected, holds, large_problem, registry};
+use crate::common::extra_inputs::{Member, Registered};
 use crate::common::trees::map;
 use crate::common::{run, same_values};
 
@@ -45,7 +45,7 @@ fn quantized_state_does_not_depend_on_threads_and_simd_levels() {
         let machines = [(3, SimdLevel::Avx2), (2, SimdLevel::Baseline)];
         let ways = [&roots, &logarithms].into_iter().flat_map(|code| machines.map(|machine| (code, machine)));
         // With many entries, each takes one way in turn.
-        for (_, (code, machine)) in ways.enumerate().filter(|(way, _)| !every() || i % 4 == *way) {
+        for (_, (code, machine)) in ways.enumerate().filter(|(way, _)| !all_selected() || i % 4 == *way) {
             same_on(entry.name(), code, machine, &problem);
         }
     }
@@ -60,8 +60,8 @@ pub(super) fn resumes(name: &str, transformation: &impl Registered, Problem { pl
     let mut state = file.load(transformation, &mut params).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(same_bits(&*state, &*straight.state), "{name}: the state that was loaded");
     for grads in &grads[1..] {
-        transformation.step_given(&mut straight.params, grads, &mut straight.state).unwrap();
-        transformation.step_given(&mut params, grads, &mut state).unwrap();
+        transformation.step_with_inputs(&mut straight.params, grads, &mut straight.state).unwrap();
+        transformation.step_with_inputs(&mut params, grads, &mut state).unwrap();
     }
     same_values(&straight.params, &params).unwrap_or_else(|at| panic!("{name}: {at}"));
     assert!(same_bits(&*straight.state, &*state), "{name}: the states differ");

@@ -5,8 +5,8 @@ use gradchain::prelude::*;
 use gradchain::schedule::linear;
 use gradchain::watch::Readings;
 
-use super::{Problem, Subject, every, holds, registry};
-use crate::common::given::Registered;
+use super::{Problem, Subject, all_selected, holds, registry};
+use crate::common::extra_inputs::Registered;
 use crate::common::run;
 
 /// Returns readings as text, sorted, since configs lose the order; NaNs are equal.
@@ -96,7 +96,7 @@ fn schedules(entry: &dyn Subject, problem: &Problem) {
     let own_clock = ["multi_steps", "params_", "lookahead"].iter().any(|name| entry.name().starts_with(name));
     let mut params = problem.params.clone();
     for (step, grads) in problem.grads.iter().enumerate() {
-        named.step_given(&mut params, grads, &mut state).unwrap();
+        named.step_with_inputs(&mut params, grads, &mut state).unwrap();
         let readings = named.readings(&state).unwrap();
         for (name, schedule) in &given {
             let values: Vec<f64> = readings.iter().filter(|r| r.name() == *name).map(|r| r.value()).collect();
@@ -131,5 +131,5 @@ fn the_rate_of_whatever_has_one_is_read_by_its_name() {
         assert_eq!(readings.get("learning_rate"), Ok(rate), "{}:\n{readings}", entry.name());
         found += 1;
     }
-    assert!(found > 40 || !every(), "{found} have a rate");
+    assert!(found > 40 || !all_selected(), "{found} have a rate");
 }

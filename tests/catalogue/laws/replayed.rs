@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use gradchain::program::{Binary, Comparison, StateTensors, Tensors, Unary, by_chunk};
+use gradchain::program::{Binary, Comparison, StateTensors, Tensors, Unary, sum_by_chunk};
 use gradchain::state::{Moments, same_bits};
 use gradchain::tree::{DynTree, Structure};
 use gradchain::{DType, Element, Result};
@@ -149,7 +149,7 @@ impl Tensors for Vectors {
         let single = |chunk: &[f64]| chunk.iter().fold(0.0_f32, |sum, x| sum + *x as f32).into();
         Ok((
             self.wide,
-            if self.wide == DType::F64 { by_chunk(x).into() } else { x.chunks(chunk).map(single).collect() },
+            if self.wide == DType::F64 { sum_by_chunk(x).into() } else { x.chunks(chunk).map(single).collect() },
         ))
     }
 

@@ -6,10 +6,10 @@ use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::state::same_bits;
 
 use super::{Problem, Subject, holds, same_state};
-use crate::common::given::Registered;
+use crate::common::extra_inputs::Registered;
 use crate::common::subject::AnyState;
 use crate::common::trees::map;
-use crate::common::{After, run, same_values};
+use crate::common::{StateAfter, run, same_values};
 
 /// Saves after each of these numbers of steps.
 pub(super) fn saved(
@@ -22,7 +22,7 @@ pub(super) fn saved(
     let mut files = Vec::new();
     for cut in cuts {
         if !files.is_empty() {
-            transformation.step_given(&mut before.params, &grads[cut - 1], &mut before.state).unwrap();
+            transformation.step_with_inputs(&mut before.params, &grads[cut - 1], &mut before.state).unwrap();
         }
         let mut bytes = Cursor::new(Vec::new());
         Save::new(&transformation, &before.state).params(&before.params).to_writer(&mut bytes).unwrap();
@@ -37,7 +37,7 @@ pub(super) fn resumed(
     Problem { plan, params, grads }: &Problem,
     cut: usize,
     bytes: Vec<u8>,
-    straight: &After<AnyState>,
+    straight: &StateAfter<AnyState>,
 ) {
     let name = entry.name();
     let transformation = entry.boxed();
@@ -45,7 +45,7 @@ pub(super) fn resumed(
     let file = Checkpoint::from_bytes(bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
     let mut state = file.load(&transformation, &mut params).unwrap_or_else(|error| panic!("{name}: {error}"));
     for grads in &grads[cut..] {
-        transformation.step_given(&mut params, grads, &mut state).unwrap();
+        transformation.step_with_inputs(&mut params, grads, &mut state).unwrap();
     }
     same_values(&straight.params, &params).unwrap_or_else(|at| panic!("{name}, cut after {cut}: {at}"));
     assert!(same_state(&straight.state, &*state), "{name}, cut after {cut}: the states differ");
@@ -73,7 +73,7 @@ fn migrated(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let moved = after.state.migrate(&transformation, &after.params, &Migration::new());
     let mut state = moved.unwrap_or_else(|error| panic!("{name}: {error}"));
     for grads in &grads[1..] {
-        transformation.step_given(&mut after.params, grads, &mut state).unwrap();
+        transformation.step_with_inputs(&mut after.params, grads, &mut state).unwrap();
     }
     same_values(&straight.params, &after.params).unwrap_or_else(|at| panic!("{name}: {at}"));
     assert!(same_bits(&*straight.state, &*state), "{name}: the states differ");

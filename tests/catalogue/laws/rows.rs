@@ -9,7 +9,9 @@ use gradchain::state::{Entry, State, StateWalk, same_bits};
 use gradchain::tree::{DynElement, DynTree, SparseRows};
 use ndarray::Axis;
 
-use super::{About, LeafPlan, Number, Order, Problem, Subject, every, holds, noise, only_these, registry, tree};
+use super::{
+    LeafPlan, Locality, Number, Order, Problem, Subject, all_selected, assert_exceptions, holds, noise, registry, tree,
+};
 use crate::common::trees::map;
 use crate::common::{same_values, values};
 
@@ -178,7 +180,7 @@ fn rows_fare_as_a_leaf_of_these_rows() {
     let few: Vec<_> = grads.iter().map(only).collect();
     let grads: Vec<_> = grads.iter().map(|grads| rows(grads, &|_| TOUCHED.to_vec())).collect();
     let (mut refused, mut tried) = (Vec::new(), 0);
-    for entry in registry().iter().filter(|entry| entry.about() == About::Element) {
+    for entry in registry().iter().filter(|entry| entry.locality() == Locality::Element) {
         if refuses(&**entry, &params, &grads[0]) {
             refused.push(entry.name().to_owned());
             continue;
@@ -191,6 +193,6 @@ fn rows_fare_as_a_leaf_of_these_rows() {
         let alone = entry.run(&only(&params), &few);
         same_values(&only(&after), &alone.params).unwrap_or_else(|at| panic!("{}: {at}", entry.name()));
     }
-    assert!(!every() || tried > 60, "{tried} entries were tried");
-    only_these(&refused, WHOLE_LEAVES, "need whole leaves");
+    assert!(!all_selected() || tried > 60, "{tried} entries were tried");
+    assert_exceptions(&refused, WHOLE_LEAVES, "need whole leaves");
 }

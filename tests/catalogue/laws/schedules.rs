@@ -16,10 +16,10 @@ use gradchain::transform::{
 };
 use gradchain::{GradientTransformation, wrapper};
 
-use super::{LeafPlan, Number, Order, Problem, every, noise, only_these, registry, tree};
-use crate::common::given::Registered;
+use super::{LeafPlan, Number, Order, Problem, all_selected, assert_exceptions, noise, registry, tree};
+use crate::common::extra_inputs::Registered;
 #[cfg(feature = "config")]
-use crate::common::registry::chosen;
+use crate::common::registry::is_selected;
 use crate::common::{same_values, values};
 
 type Named = wrapper::Named<ValueAndGradFn>;
@@ -133,7 +133,7 @@ const NONE: &str = "it has no such argument";
 #[cfg(feature = "config")]
 fn unseen(seen: &BTreeSet<String>) -> Vec<String> {
     let all = gradchain::config::transformations();
-    all.into_iter().filter(|name| chosen(name) && !seen.contains(*name)).map(String::from).collect()
+    all.into_iter().filter(|name| is_selected(name) && !seen.contains(*name)).map(String::from).collect()
 }
 
 /// Reverses the gradients.
@@ -233,7 +233,7 @@ fn follows(entry: &str, Problem { params, grads, .. }: &Problem, named: &Named, 
     let mut runs = [&scheduled, &in_step(0), &first].map(|named| (params.clone(), named.init(params).expect(&what)));
     for (t, grads) in grads.iter().enumerate() {
         for ((params, state), named) in runs.iter_mut().zip([&scheduled, &in_step(t), &first]) {
-            named.step_given(params, grads, state).unwrap_or_else(|error| panic!("{what}, step {t}: {error}"));
+            named.step_with_inputs(params, grads, state).unwrap_or_else(|error| panic!("{what}, step {t}: {error}"));
         }
         let [(ours, state), (theirs, carried), _] = &runs;
         same_values(theirs, ours).unwrap_or_else(|at| panic!("{what}, step {t}: {at}"));
@@ -269,8 +269,8 @@ fn a_schedule_of_any_argument_is_the_number_of_each_step() {
         }
     }
     println!("{held} schedules of arguments");
-    assert!(!every() || held > 900, "{held}");
-    only_these(&without_effect, WITHOUT_EFFECT, "change nothing from one step to the next");
+    assert!(!all_selected() || held > 900, "{held}");
+    assert_exceptions(&without_effect, WITHOUT_EFFECT, "change nothing from one step to the next");
     #[cfg(feature = "config")]
-    only_these(&unseen(&seen), UNSEEN, "have arguments that no entry names");
+    assert_exceptions(&unseen(&seen), UNSEEN, "have arguments that no entry names");
 }

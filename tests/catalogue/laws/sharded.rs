@@ -12,11 +12,11 @@ use gradchain::state::same_bits;
 use gradchain::tree::DynTree;
 use gradchain::wrapper::{freezable, sharded};
 
-use super::{LeafPlan, Number, Order, Problem, every, noise, registry, tree};
+use super::{LeafPlan, Number, Order, Problem, all_selected, noise, registry, tree};
 use crate::common::chunk::CHUNK;
-use crate::common::given::{Member, Registered};
-use crate::common::registry::chosen;
-use crate::common::{After, run, same_values};
+use crate::common::extra_inputs::{Member, Registered};
+use crate::common::registry::is_selected;
+use crate::common::{StateAfter, run, same_values};
 
 /// Entries that are refused although they work on each leaf separately, with the reason.
 const REFUSED: &[(&str, &str)] = &[("sam_dog", "a measure of unchanged whole leaves")];
@@ -66,7 +66,7 @@ fn shared(
             _ => Checkpoint::open(path)?.load(&optimizer, &mut params)?,
         };
         for grads in &grads[steps.clone()] {
-            optimizer.step_given(&mut params, grads, &mut state)?;
+            optimizer.step_with_inputs(&mut params, grads, &mut state)?;
         }
         Save::new(&optimizer, &state).params(&params).to_shards(path, &**optimizer.collective())?;
         Ok(params)
@@ -86,7 +86,7 @@ fn law(
     name: &str,
     member: &Member,
     problem: &Problem,
-    plain: &After<OptState<Member>>,
+    plain: &StateAfter<OptState<Member>>,
     numbers: &[usize],
 ) -> Result<(), String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -121,7 +121,7 @@ fn law(
 /// With many entries, each takes some.
 fn numbers(i: usize) -> Vec<Vec<usize>> {
     let pairs = [[4, 3], [2, 1], [3, 4], [1, 2], [8, 2], [2, 3]].map(Vec::from);
-    if every() {
+    if all_selected() {
         return vec![vec![2], vec![[3, 4, 8][i % 3]], pairs[i % pairs.len()].clone()];
     }
     [1, 2, 3, 4, 8].map(|n| vec![n]).into_iter().chain(pairs).collect()
@@ -145,6 +145,6 @@ fn the_run_on_every_number_of_ranks_and_on_others_after_it_is_the_run_on_none() 
     }
     refused.dedup();
     let refused: Vec<_> = refused.iter().map(|(name, part)| (&**name, &**part)).collect();
-    let listed: Vec<_> = REFUSED.iter().copied().filter(|(name, _)| chosen(name)).collect();
+    let listed: Vec<_> = REFUSED.iter().copied().filter(|(name, _)| is_selected(name)).collect();
     assert_eq!(refused, listed, "these are refused, and those are in the list");
 }

@@ -7,8 +7,8 @@ use gradchain::{DType, SimdLevel};
 use serde_json::Value;
 
 use super::quantized::{keeps_schema, resumes, same_on};
-use super::{Problem, Subject, every, holds, large_problem, registry};
-use crate::common::given::Member;
+use super::{Problem, Subject, all_selected, holds, large_problem, registry};
+use crate::common::extra_inputs::Member;
 
 const OF_STATE: [&str; 4] = ["mu_dtype", "nu_dtype", "accumulator_dtype", "state_dtype"];
 
@@ -51,12 +51,12 @@ fn half_precision_state_does_not_depend_on_threads_and_simd_levels() {
         let halved = halved(&**entry);
         let ways = halved.iter().flat_map(|(_, halved)| machines.map(|machine| (halved, machine)));
         // With many entries, each takes one way in turn.
-        for (_, (halved, machine)) in ways.enumerate().filter(|(way, _)| !every() || i % 4 == *way) {
+        for (_, (halved, machine)) in ways.enumerate().filter(|(way, _)| !all_selected() || i % 4 == *way) {
             same_on(entry.name(), halved, machine, &problem);
             held += 1;
         }
     }
-    assert!(held >= 40 || !every(), "{held} entries have state whose type can be asked for");
+    assert!(held >= 40 || !all_selected(), "{held} entries have state whose type can be asked for");
 }
 
 fn has_the_type(entry: &dyn Subject, problem: &Problem) {

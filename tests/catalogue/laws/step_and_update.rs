@@ -4,9 +4,9 @@ use gradchain::tree::{DynTree, Structure};
 
 use super::{Problem, Subject, holds};
 use crate::common::subject::AnyState;
-use crate::common::{After, same_values};
+use crate::common::{StateAfter, same_values};
 
-pub(super) fn updated(entry: &dyn Subject, Problem { params, grads, .. }: &Problem, stepped: &After<AnyState>) {
+pub(super) fn updated(entry: &dyn Subject, Problem { params, grads, .. }: &Problem, stepped: &StateAfter<AnyState>) {
     let name = entry.name();
     let mut params = params.clone();
     let mut session = entry.init(&params).unwrap();

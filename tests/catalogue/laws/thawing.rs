@@ -2,8 +2,8 @@ use gradchain::prelude::*;
 use gradchain::tree::DynTree;
 use gradchain::wrapper::skip_absent;
 
-use super::{LeafPlan, Number, Order, every, noise, only_these, registry, tree};
-use crate::common::given::Registered;
+use super::{LeafPlan, Number, Order, all_selected, assert_exceptions, noise, registry, tree};
+use crate::common::extra_inputs::Registered;
 use crate::common::values;
 
 /// Entries in which a late leaf does not start like a new run, with the part that depends on all steps.
@@ -63,7 +63,7 @@ const BY_ALL_STEPS: &[(&str, &str)] = &[
 /// Returns the end of a leaf without a gradient in the first steps, and of one without these steps.
 ///
 /// Another leaf has its gradients in the other steps, so that no sum covers both.
-fn late_and_plain(inner: crate::common::given::Member) -> Option<[Vec<f64>; 2]> {
+fn late_and_plain(inner: crate::common::extra_inputs::Member) -> Option<[Vec<f64>; 2]> {
     let leaf = |number, shape: &[usize]| LeafPlan { number, shape: shape.into(), order: Order::C };
     let plan = [leaf(Number::F32, &[3, 4]), leaf(Number::F64, &[5])];
     let only = |tree: &DynTree, other: &str| {
@@ -79,12 +79,12 @@ fn late_and_plain(inner: crate::common::given::Member) -> Option<[Vec<f64>; 2]> 
     let mut late = params.clone();
     for (step, grads) in grads.iter().enumerate() {
         let other = if step < 3 { "layer0/p0" } else { "layer1/p1" };
-        optimizer.step_given(&mut late, &only(grads, other), &mut state).unwrap();
+        optimizer.step_with_inputs(&mut late, &only(grads, other), &mut state).unwrap();
     }
     let mut plain = only(&params, "layer1/p1");
     let mut state = inner.init(&plain).unwrap();
     for grads in &grads[3..] {
-        inner.step_given(&mut plain, &only(grads, "layer1/p1"), &mut state).unwrap();
+        inner.step_with_inputs(&mut plain, &only(grads, "layer1/p1"), &mut state).unwrap();
     }
     let first = |tree| values(tree).into_iter().find(|(path, _)| path == "layer0/p0").unwrap().1;
     Some([first(&late), first(&plain)])
@@ -100,6 +100,6 @@ fn a_leaf_that_comes_late_begins_as_training_does() {
             kept.push(entry.name().to_owned());
         }
     }
-    assert!(!every() || tried > 60, "{tried} entries were tried");
-    only_these(&kept, BY_ALL_STEPS, "go by the steps of all leaves");
+    assert!(!all_selected() || tried > 60, "{tried} entries were tried");
+    assert_exceptions(&kept, BY_ALL_STEPS, "go by the steps of all leaves");
 }

@@ -4,8 +4,8 @@ use gradchain::GradientTransformation as _;
 use gradchain::tree::{DynTree, Layout, Tree, Walk};
 use ndarray::{ArrayD, IxDyn};
 
-use super::{LeafPlan, Number, Order, Problem, Subject, every, noise, registry, tree};
-use crate::common::given::Registered;
+use super::{LeafPlan, Number, Order, Problem, Subject, all_selected, noise, registry, tree};
+use crate::common::extra_inputs::Registered;
 use crate::common::{close, same_values, values};
 
 struct Stored<'a>(&'a DynTree, Layout);
@@ -22,7 +22,7 @@ fn trained(entry: &dyn Subject, params: &DynTree, grads: &[DynTree], layout: Lay
     let mut state = transformation.init(&Stored(params, layout)).unwrap();
     let mut params = params.clone();
     for grads in grads {
-        transformation.step_given(&mut params, grads, &mut state).unwrap();
+        transformation.step_with_inputs(&mut params, grads, &mut state).unwrap();
     }
     params
 }
@@ -79,6 +79,9 @@ fn weights_stored_out_in_are_their_transposes() {
         registry().iter().filter(|entry| law(&***entry, &problem)).map(|e| e.name().to_owned()).collect();
     println!("{goes_by_it:?}");
     for name in ["scale_by_shape", "muon", "inject_muon", "master_of_matrices"] {
-        assert!(!every() || goes_by_it.iter().any(|entry| entry == name), "{name} does not go by it: {goes_by_it:?}");
+        assert!(
+            !all_selected() || goes_by_it.iter().any(|entry| entry == name),
+            "{name} does not go by it: {goes_by_it:?}"
+        );
     }
 }

@@ -22,24 +22,26 @@ use super::subject::Subject;
 
 /// The inputs of an element's update.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum About {
+pub enum Locality {
     /// Only the element, without its place or its leaf's shape.
     Element,
     /// Others too, its place or the shape.
     Whole,
 }
 
-const ELEMENT: About = About::Element;
-const WHOLE: About = About::Whole;
+const ELEMENT: Locality = Locality::Element;
+const WHOLE: Locality = Locality::Whole;
 
 /// Defines one family's entries.
 macro_rules! family {
-    ($($name:ident, $about:expr, $transformation:expr;)*) => {
+    ($($name:ident, $locality:expr, $transformation:expr;)*) => {
         pub fn entries() -> Vec<Box<dyn crate::common::subject::Subject>> {
             #[allow(unused_imports, reason = "in some families every entry has named arguments")]
             use crate::common::subject::{Anonymous as _, Entry, Named as _};
             // Through `Named` for transformations with named arguments, else through `Anonymous`.
-            vec![$(Entry { name: stringify!($name).into(), about: $about, transformation: $transformation }.subject()),*]
+            vec![$(
+                Entry { name: stringify!($name).into(), locality: $locality, transformation: $transformation }.subject()
+            ),*]
         }
     };
 }
@@ -62,26 +64,26 @@ pub fn registry() -> Vec<Box<dyn Subject>> {
         wrappers::entries(),
     ];
     let mut entries = families.into_iter().flatten().collect();
-    optimizers::add_the_others(&mut entries);
-    entries.retain(|entry| chosen(entry.name()));
+    optimizers::add_unlisted(&mut entries);
+    entries.retain(|entry| is_selected(entry.name()));
     entries
 }
 
 /// Returns true if an entry is tested: if its name contains a word of the comma-separated `ENTRY`, or without `ENTRY`.
-pub fn chosen(name: &str) -> bool {
-    std::env::var("ENTRY").is_ok_and(|words| words.split(',').any(|word| name.contains(word))) || every()
+pub fn is_selected(name: &str) -> bool {
+    std::env::var("ENTRY").is_ok_and(|words| words.split(',').any(|word| name.contains(word))) || all_selected()
 }
 
-pub fn every() -> bool {
+pub fn all_selected() -> bool {
     std::env::var_os("ENTRY").is_none()
 }
 
 /// Asserts that `found` are exactly the caller's listed exceptions.
 #[track_caller]
-pub fn only_these(found: &[String], exceptions: &[(&str, &str)], what: &str) {
+pub fn assert_exceptions(found: &[String], exceptions: &[(&str, &str)], what: &str) {
     let listed = |name: &str| exceptions.iter().any(|(listed, _)| *listed == name);
     let new: Vec<_> = found.iter().filter(|name| !listed(name)).collect();
-    let names = exceptions.iter().map(|(name, _)| *name).filter(|name| chosen(name));
+    let names = exceptions.iter().map(|(name, _)| *name).filter(|name| is_selected(name));
     let gone: Vec<_> = names.filter(|name| !found.iter().any(|found| found == name)).collect();
     let mut wrong = Vec::new();
     if !new.is_empty() {

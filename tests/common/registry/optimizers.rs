@@ -6,17 +6,17 @@ use gradchain::optimizer::*;
 use gradchain::schedule::IntoHyperparam;
 
 use super::{ELEMENT, Subject};
-use crate::common::given::Registered;
+use crate::common::extra_inputs::Registered;
 use crate::common::subject::{Entry, Named as _};
 
-pub fn add_the_others(entries: &mut Vec<Box<dyn Subject>>) {
-    let mut to = Others(entries);
+pub fn add_unlisted(entries: &mut Vec<Box<dyn Subject>>) {
+    let mut to = UnlistedOptimizers(entries);
     include!("../../../src/optimizer/list.rs");
 }
 
-struct Others<'a>(&'a mut Vec<Box<dyn Subject>>);
+struct UnlistedOptimizers<'a>(&'a mut Vec<Box<dyn Subject>>);
 
-impl Others<'_> {
+impl UnlistedOptimizers<'_> {
     fn part<T: Registered + Arguments>(&mut self, make: impl Fn() -> T)
     where
         ValueAndGradFn: Includes<T::Needs>,
@@ -24,11 +24,11 @@ impl Others<'_> {
         let name = <T as Arguments>::NAME;
         if self.0.iter().all(|entry| entry.name() != name) {
             let transformation = with_rate(make(), 0.1);
-            self.0.push(Entry { name: name.into(), about: ELEMENT, transformation }.subject());
+            self.0.push(Entry { name: name.into(), locality: ELEMENT, transformation }.subject());
         }
     }
 
-    fn in_parts<T: Registered + Arguments>(&mut self, make: impl Fn() -> T)
+    fn boxed_members<T: Registered + Arguments>(&mut self, make: impl Fn() -> T)
     where
         ValueAndGradFn: Includes<T::Needs>,
     {

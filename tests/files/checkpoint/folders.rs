@@ -38,7 +38,7 @@ fn a_damaged_file_is_skipped_with_a_reason() {
     fs::write(path(3), &bytes[..bytes.len() / 2]).unwrap();
 
     let latest = latest_valid(folder.path()).unwrap();
-    let (step, file) = latest.found.unwrap();
+    let (step, file) = latest.checkpoint.unwrap();
     assert_eq!(step, 2);
     let mut params = model();
     file.load(&optimizer, &mut params).unwrap();
@@ -46,7 +46,7 @@ fn a_damaged_file_is_skipped_with_a_reason() {
     let reasons: Vec<_> = latest.skipped.iter().map(|skipped| skipped.reason.to_string()).collect();
     assert!(reasons[0].contains("checksum") && reasons[1].contains("truncated in a header of"), "{reasons:?}");
 
-    assert!(latest_valid(folder.path().join("nowhere")).unwrap().found.is_none());
+    assert!(latest_valid(folder.path().join("nowhere")).unwrap().checkpoint.is_none());
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_run_that_goes_back_gives_up_what_came_later() {
     let optimizer = optimizer();
     let (params, state) = trained(&optimizer, 1);
     let save = |step| drop(rotation.save(step, None, Save::new(&optimizer, &state).params(&params)).unwrap());
-    let latest = || latest_valid(folder.path()).unwrap().found.map(|(step, _)| step);
+    let latest = || latest_valid(folder.path()).unwrap().checkpoint.map(|(step, _)| step);
     assert_eq!(latest(), None);
     (1..=10).for_each(save);
     assert_eq!((rotation.steps().unwrap(), latest()), (vec![8, 9, 10], Some(10)));
@@ -104,7 +104,7 @@ fn only_its_own_files_are_counted_and_removed() {
     for name in others.iter().chain(&["step-000000000002"]) {
         assert!(path(name).exists(), "{name}");
     }
-    assert_eq!(latest_valid(folder.path()).unwrap().found.map(|(step, _)| step), Some(5));
+    assert_eq!(latest_valid(folder.path()).unwrap().checkpoint.map(|(step, _)| step), Some(5));
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_file_that_another_has_written_since_is_counted_as_it_is() {
     save(&Rotation::new(folder.path()).unwrap(), 2, 1.0);
     save(&rotation, 4, 7.0);
     assert_eq!(rotation.steps().unwrap(), [2, 4]);
-    assert_eq!(latest_valid(folder.path()).unwrap().found.map(|(step, _)| step), Some(4));
+    assert_eq!(latest_valid(folder.path()).unwrap().checkpoint.map(|(step, _)| step), Some(4));
     // Damaged and removed files do not count.
     fs::write(folder.path().join("step-000000000004.safetensors"), "short").unwrap();
     fs::remove_file(folder.path().join("step-000000000002.safetensors")).unwrap();

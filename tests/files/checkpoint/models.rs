@@ -28,7 +28,7 @@ fn models_of_one_file_are_of_one_step() {
         rotation.save(step as u64, Some((step as f64 - 1.75).abs()), models).unwrap();
     }
     assert_eq!(rotation.steps().unwrap(), [2, 3]);
-    let (step, file) = latest_valid(folder.path()).unwrap().found.unwrap();
+    let (step, file) = latest_valid(folder.path()).unwrap().checkpoint.unwrap();
     assert_eq!(
         (step, file.note("epoch"), file.models().collect::<Vec<_>>()),
         (3, Some("3"), vec!["critic", "generator"])
@@ -60,7 +60,7 @@ fn models_of_one_file_are_of_one_step() {
     let one = super::file(&of_critic, &of_critic.init(&critic).unwrap(), &critic);
     assert!(one.model("critic").unwrap_err().to_string().contains("it holds one model, without a name"));
 
-    let (step, file) = rotation.best().unwrap().found.unwrap();
+    let (step, file) = rotation.best().unwrap().checkpoint.unwrap();
     assert_eq!((step, file.note("epoch")), (2, Some("2")));
 }
 
@@ -104,7 +104,7 @@ fn a_model_of_a_damaged_file_is_not_loaded() {
 #[test]
 fn the_best_of_a_folder_is_found() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(best_valid(folder.path().join("nowhere")).unwrap().found.is_none());
+    assert!(best_valid(folder.path().join("nowhere")).unwrap().checkpoint.is_none());
     let rotation = Rotation::new(folder.path()).unwrap();
     let optimizer = optimizer();
     let scores = [Some(0.5), Some(0.25), None, Some(0.25), Some(f64::NAN), Some(0.125)];
@@ -114,7 +114,7 @@ fn the_best_of_a_folder_is_found() {
     }
     let best = || {
         let found = rotation.best().unwrap();
-        (found.found.map(|(step, _)| step), found.skipped.len())
+        (found.checkpoint.map(|(step, _)| step), found.skipped.len())
     };
     let path = |step: usize| folder.path().join(format!("step-{step:012}.safetensors"));
     let damage = |step| {

@@ -223,8 +223,9 @@ fn new_members_and_new_leaves_are_told_together() {
     let inserting = Load::strict().migrating(Migration::new().insert_part("0"));
     let error = inserting.load(&file, &chain((zero_nans(), clip(1.0), radam(0.1))), &mut old.clone()).unwrap_err();
     assert!(error.to_string().ends_with("adam is gone"), "{error}");
-    let in_vain = Load::strict().may_differ("clip").load(&file, &after, &mut new.clone()).unwrap_err().to_string();
-    assert!(in_vain.contains("\n  `may_differ(\"clip\")` matches no difference"), "{in_vain}");
+    let without_effect =
+        Load::strict().may_differ("clip").load(&file, &after, &mut new.clone()).unwrap_err().to_string();
+    assert!(without_effect.contains("\n  `may_differ(\"clip\")` matches no difference"), "{without_effect}");
     let error = load(Migration::new().insert_part("7").fresh("b"), &after).unwrap_err().to_string();
     assert!(error.contains("`insert_part(\"7\")` does nothing"), "{error}");
 }

@@ -67,7 +67,7 @@ fn a_run_resumes_on_any_number_of_ranks_and_in_one_process() {
         assert_eq!(Checkpoint::open(&path).unwrap().note("step"), Some("2"));
         // Without the ranks.
         let mut params = Model::of(99);
-        let (_, file) = latest_valid(folder.path()).unwrap().found.unwrap();
+        let (_, file) = latest_valid(folder.path()).unwrap().checkpoint.unwrap();
         let mut state = file.load(&plain_optimizer, &mut params).unwrap();
         for step in 2..6 {
             plain_optimizer.step(&mut params, &Model::of(step + 1), &mut state).unwrap();
@@ -152,7 +152,7 @@ fn a_shard_that_is_damaged_missing_foreign_or_alone_is_an_error() {
     // Tensors are read lazily.
     let (mut params, opened) = (Model::of(99), Checkpoint::open(&path).unwrap());
     assert!(opened.load(&optimizer(), &mut params).unwrap_err().to_string().contains("has checksum"));
-    assert!(latest_valid(folder.path()).unwrap().found.is_none());
+    assert!(latest_valid(folder.path()).unwrap().checkpoint.is_none());
     assert_eq!(params, Model::of(99));
     assert!(merge(&path, folder.path().join("merged")).is_err() && !folder.path().join("merged").exists());
     fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
@@ -253,7 +253,7 @@ fn a_folder_of_checkpoints_keeps_the_last_with_their_files_and_leaves_others_alo
     assert_eq!(kept(3, 1..6, 2, 0), (vec![4, 5], 2 * (1 + 3)));
     // On other ranks, with the best.
     assert_eq!(kept(2, 1..6, 1, 1), (vec![2, 5], 2 * (1 + 2)));
-    let (step, file) = latest_valid(folder.path()).unwrap().found.unwrap();
+    let (step, file) = latest_valid(folder.path()).unwrap().checkpoint.unwrap();
     file.load(&optimizer(), &mut Model::of(99)).unwrap();
     assert_eq!(step, 5);
 }

@@ -208,17 +208,17 @@ fn a_pattern_without_a_leaf_and_two_raw_leaves_of_one_path_are_refused() {
 struct Told(&'static [&'static str]);
 
 impl Constraint for Told {
-    fn parts(&self, leaf: &Site<'_>) -> gradchain::Result<Vec<Part>> {
+    fn parts(&self, leaf: &ConstrainedLeaf<'_>) -> gradchain::Result<Vec<Part>> {
         Ok(self.0.iter().map(|name| Part::new(name, leaf.shape())).collect())
     }
-    fn constrain(&self, _: &Site<'_>, raw: &[f64], to: &mut [f64]) -> gradchain::Result<()> {
+    fn constrain(&self, _: &ConstrainedLeaf<'_>, raw: &[f64], to: &mut [f64]) -> gradchain::Result<()> {
         to.iter_mut().enumerate().for_each(|(i, to)| *to = raw[i]);
         Ok(())
     }
-    fn pull_back(&self, _: &Site<'_>, _: &[f64], _: &[f64], _: &mut [f64]) -> gradchain::Result<()> {
+    fn pull_back(&self, _: &ConstrainedLeaf<'_>, _: &[f64], _: &[f64], _: &mut [f64]) -> gradchain::Result<()> {
         Ok(())
     }
-    fn unconstrain(&self, _: &Site<'_>, values: &[f64], to: &mut [f64]) -> gradchain::Result<()> {
+    fn unconstrain(&self, _: &ConstrainedLeaf<'_>, values: &[f64], to: &mut [f64]) -> gradchain::Result<()> {
         to[..values.len()].copy_from_slice(values);
         Ok(())
     }

@@ -11,9 +11,9 @@ use gradchain::needs::Provides;
 use gradchain::{GradientTransformation, OptState, Outcome, Result};
 
 use self::tensors::Flat;
-pub use self::tensors::{Elements, OnBurn};
+pub use self::tensors::{BurnTensors, Elements};
 use crate::leaves::{Leaf, Leaves, found_gradients};
-use crate::walkers::{Copies, Putter, Reader, Values};
+use crate::walkers::{HostCopies, PutLeaves, Reader, Values};
 
 /// The state of an optimizer on the module's device, for devices whose memory the CPU cannot address.
 ///
@@ -67,7 +67,7 @@ use crate::walkers::{Copies, Putter, Reader, Values};
 /// separate tensors, so memory holds those before and after the step. On `flex`, [`step`](crate::step) is many times as
 /// fast.
 #[derive(Clone, Debug)]
-pub struct DeviceState<T: GradientTransformation>(TensorState<T, OnBurn>);
+pub struct DeviceState<T: GradientTransformation>(TensorState<T, BurnTensors>);
 
 impl<T: GradientTransformation> DeviceState<T> {
     /// Returns the state before the first step, for the trained parameters of a module.
@@ -76,7 +76,7 @@ impl<T: GradientTransformation> DeviceState<T> {
     ///
     /// As [`init`](crate::init), except that any device will do, and as [`of`](Self::of).
     pub fn init<M: Module>(optimizer: &T, module: &M) -> Result<DeviceState<T>> {
-        let state = optimizer.init(&copied(module)?)?;
+        let state = optimizer.init(&host_copies(module)?)?;
         Self::of(optimizer, state, module)
     }
 
@@ -88,9 +88,9 @@ impl<T: GradientTransformation> DeviceState<T> {
     /// there: the message names the part or the operation.
     pub fn of<M: Module>(optimizer: &T, state: OptState<T>, module: &M) -> Result<DeviceState<T>> {
         let params = params(module)?;
-        let on = OnBurn(params.first().map(|first| first.held.tensor.device()).unwrap_or_default());
-        let placed = on.all(&params);
-        TensorState::new(on, optimizer, state, &placed, &copied(module)?).map(DeviceState)
+        let on = BurnTensors(params.first().map(|first| first.held.tensor.device()).unwrap_or_default());
+        let device_tensor = on.all(&params);
+        TensorState::new(on, optimizer, state, &device_tensor, &host_copies(module)?).map(DeviceState)
     }
 
     /// Runs [`step`](crate::step) on the device.
@@ -106,14 +106,15 @@ impl<T: GradientTransformation> DeviceState<T> {
     {
         let (params, on) = (params(module)?, self.0.tensors().clone());
         let mut found = found_gradients::<_, Flat>(module, grads)?.into_iter().peekable();
-        let gradient = |param: &Leaf<Flat>| found.next_if(|leaf| leaf.id == param.id).map(|leaf| on.placed(&leaf.held));
+        let gradient =
+            |param: &Leaf<Flat>| found.next_if(|leaf| leaf.id == param.id).map(|leaf| on.device_tensor(&leaf.held));
         let gradients = params.iter().map(gradient).collect();
-        let (placed, mut new) = (on.all(&params), params.clone());
-        let outcome = self.0.step(optimizer, placed, gradients, &mut |leaf, made| {
+        let (device_tensor, mut new) = (on.all(&params), params.clone());
+        let outcome = self.0.step(optimizer, device_tensor, gradients, &mut |leaf, made| {
             new[leaf].held.tensor = on.tensor(&made);
             Ok(())
         })?;
-        *module = Putter::put(module.clone(), new, []);
+        *module = PutLeaves::put(module.clone(), new, []);
         Ok(outcome)
     }
 }
@@ -122,8 +123,8 @@ impl<T: GradientTransformation> DeviceState<T> {
 ///
 /// These are [`to_state`](TensorState::to_state), [`state`](TensorState::state) and [`traffic`](TensorState::traffic).
 impl<T: GradientTransformation> Deref for DeviceState<T> {
-    type Target = TensorState<T, OnBurn>;
-    fn deref(&self) -> &TensorState<T, OnBurn> {
+    type Target = TensorState<T, BurnTensors>;
+    fn deref(&self) -> &TensorState<T, BurnTensors> {
         &self.0
     }
 }
@@ -133,6 +134,6 @@ fn params<M: Module>(module: &M) -> Result<Vec<Leaf<Flat>>> {
 }
 
 /// Copies the trained parameters to host memory.
-fn copied<M: Module>(module: &M) -> Result<Leaves> {
-    Reader::read(module, Copies).params().map(Leaves::of)
+fn host_copies<M: Module>(module: &M) -> Result<Leaves> {
+    Reader::read(module, HostCopies).params().map(Leaves::of)
 }

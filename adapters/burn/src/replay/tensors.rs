@@ -1,12 +1,12 @@
 //! burn's operations.
 
 use burn::tensor::{Bool, DType, Device, FloatDType, Tensor, TensorData};
-use gradchain::device::Placed;
+use gradchain::device::DeviceTensor;
 use gradchain::program::{Binary, Comparison, Tensors, Unary};
 use gradchain::{Error, Result};
 
 use crate::leaves::Leaf;
-use crate::walkers::Held;
+use crate::walkers::LeafStorage;
 
 /// A flattened parameter or gradient on any device, and its shape.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Flat {
     dims: Vec<usize>,
 }
 
-impl Held for Flat {
+impl LeafStorage for Flat {
     const EXPECTED: &'static str = "of type f64, f32, f16 or bf16";
 
     fn of<const D: usize>(tensor: Tensor<D>) -> Result<Flat, String> {
@@ -33,12 +33,12 @@ impl Held for Flat {
     }
 
     /// Compares shape and dtype only; values were compared when the state was made.
-    fn is(&self, other: &Flat) -> bool {
+    fn same_value(&self, other: &Flat) -> bool {
         (&self.dims, self.tensor.dtype()) == (&other.dims, other.tensor.dtype())
     }
 
     /// Does nothing: no operation writes a shared tensor.
-    fn part(_: &mut [Leaf<Flat>]) {}
+    fn unshare(_: &mut [Leaf<Flat>]) {}
 }
 
 /// A tensor, or a number as an operand of burn's operations, so that `fusion` can make one kernel of all lines.
@@ -53,30 +53,30 @@ pub enum Elements {
 
 /// burn's operations on a device, for [`TensorState`](gradchain::device::TensorState).
 #[derive(Clone, Debug)]
-pub struct OnBurn(pub(super) Device);
+pub struct BurnTensors(pub(super) Device);
 
-impl OnBurn {
+impl BurnTensors {
     /// Returns the parameters by path, without a copy.
-    pub(super) fn all<'l>(&self, leaves: &'l [Leaf<Flat>]) -> Vec<(&'l str, Placed<Elements>)> {
-        leaves.iter().map(|leaf| (&*leaf.path, self.placed(&leaf.held))).collect()
+    pub(super) fn all<'l>(&self, leaves: &'l [Leaf<Flat>]) -> Vec<(&'l str, DeviceTensor<Elements>)> {
+        leaves.iter().map(|leaf| (&*leaf.path, self.device_tensor(&leaf.held))).collect()
     }
 
-    pub(super) fn placed(&self, Flat { tensor, dims }: &Flat) -> Placed<Elements> {
+    pub(super) fn device_tensor(&self, Flat { tensor, dims }: &Flat) -> DeviceTensor<Elements> {
         let (dtype, device) = (gradchains(tensor.dtype()), tensor.device());
-        let elsewhere = (device != self.0).then(|| format!("{device:?}"));
-        Placed::new(Elements::Many(tensor.clone()), dtype, dims.clone()).elsewhere(elsewhere)
+        let other_device = (device != self.0).then(|| format!("{device:?}"));
+        DeviceTensor::new(Elements::Many(tensor.clone()), dtype, dims.clone()).other_device(other_device)
     }
 
     /// Returns the tensor, of one element for a number.
     pub(super) fn tensor(&self, x: &Elements) -> Tensor<1> {
         match x {
             Elements::Many(x) => x.clone(),
-            Elements::Number(..) => self.filled(x, 1),
+            Elements::Number(..) => self.repeated(x, 1),
         }
     }
 
     /// Returns `len` elements: a tensor of them, or one number repeated.
-    fn filled(&self, x: &Elements, len: usize) -> Tensor<1> {
+    fn repeated(&self, x: &Elements, len: usize) -> Tensor<1> {
         match x {
             Elements::Many(x) if x.dims()[0] == len => x.clone(),
             Elements::Many(x) => x.clone().expand([len]),
@@ -85,7 +85,7 @@ impl OnBurn {
     }
 }
 
-impl Tensors for OnBurn {
+impl Tensors for BurnTensors {
     const NAME: &'static str = "burn";
 
     type Tensor = Elements;
@@ -103,7 +103,7 @@ impl Tensors for OnBurn {
         Ok(match (x, dtype) {
             (Elements::Number(x, _), gradchain::DType::F64) => Elements::Number(*x, FloatDType::F64),
             (Elements::Number(x, _), gradchain::DType::F32) => Elements::Number((*x as f32).into(), FloatDType::F32),
-            _ => Elements::Many(self.tensor(x).cast(burns(dtype))),
+            _ => Elements::Many(self.tensor(x).cast(burn_dtype(dtype))),
         })
     }
 
@@ -161,19 +161,19 @@ impl Tensors for OnBurn {
         let len = |x: &Elements| if let Elements::Many(x) = x { x.dims()[0] } else { 1 };
         let len = mask.dims()[0].max(len(x)).max(len(y));
         let mask = if mask.dims()[0] == len { mask.clone() } else { mask.clone().expand([len]) };
-        let other = self.filled(y, len);
+        let other = self.repeated(y, len);
         Ok(Elements::Many(match x {
             Elements::Number(x, _) => other.mask_fill(mask, *x),
-            Elements::Many(_) => other.mask_where(mask, self.filled(x, len)),
+            Elements::Many(_) => other.mask_where(mask, self.repeated(x, len)),
         }))
     }
 
     fn fill(&self, x: &Elements, len: usize) -> Result<Elements> {
-        Ok(Elements::Many(self.filled(x, len)))
+        Ok(Elements::Many(self.repeated(x, len)))
     }
 
     fn sums(&self, x: &Elements, chunk: usize) -> Result<Elements> {
-        let wide = self.tensor(x).cast(burns(self.wide()));
+        let wide = self.tensor(x).cast(burn_dtype(self.wide()));
         let whole = wide.dims()[0] / chunk * chunk;
         let rest = wide.dims()[0] - whole;
         let mut sums = Vec::with_capacity(2);
@@ -187,7 +187,7 @@ impl Tensors for OnBurn {
         Ok(Elements::Many(Tensor::cat(sums, 0)))
     }
 
-    fn turn(&self, x: &Elements, shape: [usize; 4]) -> Option<Result<Elements>> {
+    fn transpose(&self, x: &Elements, shape: [usize; 4]) -> Option<Result<Elements>> {
         Some(Ok(Elements::Many(self.tensor(x).reshape(shape).swap_dims(1, 2).reshape([-1]))))
     }
 
@@ -203,7 +203,7 @@ impl Tensors for OnBurn {
         Some(Ok(Elements::Many(x.matmul(y).reshape([-1]))))
     }
 
-    fn spread(&self, x: &Elements, times: usize) -> Option<Result<Elements>> {
+    fn repeat(&self, x: &Elements, times: usize) -> Option<Result<Elements>> {
         let x = self.tensor(x);
         let len = x.dims()[0];
         Some(Ok(Elements::Many(x.reshape([len, 1]).expand([len, times]).reshape([-1]))))
@@ -214,9 +214,9 @@ impl Tensors for OnBurn {
     }
 
     fn upload(&self, bytes: &[u8], dtype: gradchain::DType) -> Result<Elements> {
-        let burns = burns(dtype).into();
-        let data = TensorData::from_bytes_vec(bytes.to_vec(), [bytes.len() / dtype.size()], burns);
-        Ok(Elements::Many(Tensor::from_data(data, (&self.0, burns))))
+        let burn_dtype = burn_dtype(dtype).into();
+        let data = TensorData::from_bytes_vec(bytes.to_vec(), [bytes.len() / dtype.size()], burn_dtype);
+        Ok(Elements::Many(Tensor::from_data(data, (&self.0, burn_dtype))))
     }
 
     fn download(&self, x: &Elements) -> Result<Vec<u8>> {
@@ -233,7 +233,7 @@ fn gradchains(dtype: DType) -> gradchain::DType {
     }
 }
 
-fn burns(dtype: gradchain::DType) -> FloatDType {
+fn burn_dtype(dtype: gradchain::DType) -> FloatDType {
     match dtype {
         gradchain::DType::F64 => FloatDType::F64,
         gradchain::DType::F16 => FloatDType::F16,
@@ -243,5 +243,5 @@ fn burns(dtype: gradchain::DType) -> FloatDType {
 }
 
 fn data(x: Tensor<1>) -> Result<TensorData> {
-    x.try_into_data().map_err(|error| Error::state(OnBurn::NAME, error.to_string()))
+    x.try_into_data().map_err(|error| Error::state(BurnTensors::NAME, error.to_string()))
 }

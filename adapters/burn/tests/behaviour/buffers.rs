@@ -277,7 +277,7 @@ fn folders_and_shards_have_buffers_too() {
     for number in 0..3 {
         rotation.save(number, None, Save::new(&optimizer, &state).params(&params(&net).unwrap())).unwrap();
     }
-    let (_, file) = latest_valid(folder.path().join("run")).unwrap().found.unwrap();
+    let (_, file) = latest_valid(folder.path().join("run")).unwrap().checkpoint.unwrap();
     let mut again = Net::new(2, &device());
     file.load(&optimizer, &mut params_mut(&mut again).unwrap()).unwrap();
     assert_eq!(all(&again), all(&net));

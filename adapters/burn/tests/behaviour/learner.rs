@@ -21,7 +21,7 @@ fn clipped() -> impl GradientTransformation<Needs = gradchain::needs::Nothing> {
 
 /// Takes burn's rate.
 fn whole_tree<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(optimizer: T) -> ModuleOptimizer {
-    gradchain_burn::whole_tree(optimizer, Rate::Burns).unwrap()
+    gradchain_burn::whole_tree(optimizer, Rate::Burn).unwrap()
 }
 
 impl TrainStep for Mlp {
@@ -98,13 +98,13 @@ fn a_record_that_was_loaded_and_not_used_is_saved_as_it_was() {
 fn one_tensor_at_a_time_is_the_same_for_what_sees_one_element() {
     let mut there = Mlp::new(&device());
     let mut here = there.clone();
-    let mut optim = per_tensor(chain((clip(0.5), adamw(1.0))), Rate::Burns).unwrap();
+    let mut optim = per_tensor(chain((clip(0.5), adamw(1.0))), Rate::Burn).unwrap();
     let optimizer = chain((clip(0.5), adamw(1.0), scale(0.01)));
     let mut state = init(&optimizer, &here).unwrap();
     for number in 0..6 {
         if number == 3 {
             let bytes = optim.into_bytes().unwrap();
-            optim = per_tensor(chain((clip(0.5), adamw(1.0))), Rate::Burns).unwrap().from_bytes(bytes).unwrap();
+            optim = per_tensor(chain((clip(0.5), adamw(1.0))), Rate::Burn).unwrap().from_bytes(bytes).unwrap();
         }
         let grads = there.gradients(number);
         there = optim.step(0.01, there, grads);
@@ -131,9 +131,9 @@ fn a_rate_of_one_changes_no_bit() {
 
 #[test]
 fn what_cannot_be_meant_is_refused() {
-    let error = per_tensor(clipped(), Rate::Burns).err().unwrap().to_string();
+    let error = per_tensor(clipped(), Rate::Burn).err().unwrap().to_string();
     assert!(error.contains("**/weight"), "{error}");
-    let error = per_tensor(chain((clip_by_global_norm(1.0), sgd(1.0))), Rate::Burns).err().unwrap().to_string();
+    let error = per_tensor(chain((clip_by_global_norm(1.0), sgd(1.0))), Rate::Burn).err().unwrap().to_string();
     assert!(error.contains("one pass") && error.contains("clip_by_global_norm"), "{error}");
 
     let mut mlp = Mlp::new(&device());
@@ -178,7 +178,7 @@ fn a_tensor_is_stepped_in_place() {
     let address = |param: &Param<Tensor<2>>| param.val().inner().try_into_primitive::<Flex>().unwrap().bytes().as_ptr();
     let device = device();
     let mut layer = LinearConfig::new(4, 4).with_bias(false).init(&device);
-    let (mut optim, place) = (per_tensor(adamw(1.0), Rate::Burns).unwrap(), address(&layer.weight));
+    let (mut optim, place) = (per_tensor(adamw(1.0), Rate::Burn).unwrap(), address(&layer.weight));
     for _ in 0..3 {
         let grads = layer.forward(Tensor::<2>::ones([1, 4], &device)).sum().backward();
         let grads = GradientsParams::from_grads(grads, &layer);
@@ -212,7 +212,7 @@ fn one_rate_is_that_of_the_one_who_is_said_to_have_it() {
     };
     let own = || gradchain_burn::whole_tree(adamw(schedule()), Rate::Own).unwrap();
     assert_eq!(train(own(), 1.0), here(&|| boxed(adamw(schedule()))));
-    let burns = || gradchain_burn::whole_tree(adamw(1.0), Rate::Burns).unwrap();
+    let burns = || gradchain_burn::whole_tree(adamw(1.0), Rate::Burn).unwrap();
     assert_eq!(train(burns(), 0.01), here(&|| boxed(chain((adamw(1.0), scale(0.01))))));
 
     // The transformation has another rate, so both kinds of optimizer refuse burn's.
@@ -234,7 +234,7 @@ fn one_rate_is_that_of_the_one_who_is_said_to_have_it() {
 #[test]
 fn a_second_rate_is_found_wherever_it_is() {
     fn refused<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(optimizer: T, place: &str) {
-        let error = gradchain_burn::whole_tree(optimizer, Rate::Burns).err().unwrap().to_string();
+        let error = gradchain_burn::whole_tree(optimizer, Rate::Burn).err().unwrap().to_string();
         assert!(error.contains(place) && error.contains("`Rate::Own`"), "{error}");
     }
     refused(sgd(0.5), "`$.sgd.learning_rate` of 0.5");
@@ -245,10 +245,10 @@ fn a_second_rate_is_found_wherever_it_is() {
     refused(multi_steps(inject_hyperparams(lion(1e-4)), 2), "lion.learning_rate` of 0.0001");
     refused(boxed(lookahead(sgd(0.1), 5, 0.5)), "sgd.learning_rate` of 0.1");
     refused(partition((("a", sgd(1.0)), ("b", sgd(2.0))), Labels::tree([("fc1", "a"), ("fc2", "b")])), "of 2");
-    assert!(per_tensor(sgd(0.5), Rate::Burns).is_err());
+    assert!(per_tensor(sgd(0.5), Rate::Burn).is_err());
 
     fn taken<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(optimizer: T) {
-        gradchain_burn::whole_tree(optimizer, Rate::Burns).unwrap();
+        gradchain_burn::whole_tree(optimizer, Rate::Burn).unwrap();
     }
     taken(chain((clip_by_global_norm(0.5), adamw(1.0).weight_decay(0.1))));
     taken(chain((scale_by_adam(), scale(-1.0))));

@@ -14,7 +14,7 @@ use gradchain_burn::{DeviceState, init, params, params_mut, step};
 use crate::{device, values};
 
 /// Returns the best Vulkan device with the feature `vulkan`.
-pub(crate) fn elsewhere() -> Device {
+pub(crate) fn other_device() -> Device {
     #[cfg(feature = "vulkan")]
     return Device::vulkan(burn::tensor::DeviceKind::DefaultDevice).autodiff();
     #[cfg(not(feature = "vulkan"))]
@@ -62,7 +62,7 @@ impl Layer {
 ///
 /// It is relative above 1, otherwise absolute.
 fn apart<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, dtype: DType, steps: usize) -> f64 {
-    let (mut here, mut there) = (Layer::new(dtype, &device()), Layer::new(dtype, &elsewhere()));
+    let (mut here, mut there) = (Layer::new(dtype, &device()), Layer::new(dtype, &other_device()));
     let mut state = init(optimizer, &here).unwrap();
     let mut on_device = DeviceState::init(optimizer, &there).unwrap();
     for t in 0..steps {
@@ -89,7 +89,7 @@ fn apart<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, dtype: DType
 
 fn has_the_same_bits<T: GradientTransformation<Needs = Nothing>>(optimizer: T) {
     for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
-        if elsewhere().supports_dtype(dtype) {
+        if other_device().supports_dtype(dtype) {
             let apart = apart(&optimizer, dtype, 7);
             // Devices round quotients and roots differently.
             let bound = if cfg!(feature = "vulkan") { 1e-2 } else { 0.0 };
@@ -129,7 +129,7 @@ fn chains_with_sums_differ_by_roundings() {
     for (dtype, bound) in
         [(DType::F64, 7.0 * 26_000.0 * f64::EPSILON), (DType::F32, 7.0 * 4.0 * f64::from(f32::EPSILON))]
     {
-        if !elsewhere().supports_dtype(dtype) {
+        if !other_device().supports_dtype(dtype) {
             continue;
         }
         let bound = if cfg!(feature = "vulkan") { 1e-2 } else { bound };
@@ -148,7 +148,7 @@ fn products_of_matrices_differ_by_roundings() {
     let matrices = |how| masked(chain((part(how), scale(-0.1))), Mask::path("weight"));
     let parts = [Preconditioning::Frobenius, Preconditioning::Aol, Preconditioning::Schatten].map(matrices);
     for (dtype, epsilon) in [(DType::F64, f64::EPSILON), (DType::F32, f32::EPSILON.into())] {
-        if !elsewhere().supports_dtype(dtype) {
+        if !other_device().supports_dtype(dtype) {
             continue;
         }
         let bound = (3.0 * 3.0 * 200.0_f64).sqrt() * epsilon * (1..=5).map(|i| 3.45_f64.powi(i)).sum::<f64>();
@@ -164,7 +164,7 @@ fn products_of_matrices_differ_by_roundings() {
 fn only_numbers_and_sums_cross() {
     for (clip, chunks) in [(None, 0), (Some(clip_by_global_norm(1.0)), 1 + 2)] {
         let (mut layer, optimizer) =
-            (Layer::new(DType::F32, &elsewhere()), chain((clip, adamw(cosine_decay(0.05, 20)))));
+            (Layer::new(DType::F32, &other_device()), chain((clip, adamw(cosine_decay(0.05, 20)))));
         let mut state = DeviceState::init(&optimizer, &layer).unwrap();
         let before = state.traffic();
         let arrays = 2 * 4 * (7 + 130 * 200);
@@ -202,7 +202,7 @@ fn a_run_goes_from_the_cpu_to_the_device_and_back_through_a_file() {
     let mut layer = Layer::new(DType::F32, &device());
     let file = Checkpoint::from_bytes(file.into_inner()).unwrap();
     let state = file.load(&optimizer, &mut params_mut(&mut layer).unwrap()).unwrap();
-    let mut there = layer.fork(&elsewhere());
+    let mut there = layer.fork(&other_device());
     let mut on_device = DeviceState::of(&optimizer, state, &there).unwrap();
     for t in 3..6 {
         let grads = there.grads(t);
@@ -218,8 +218,8 @@ fn a_run_goes_from_the_cpu_to_the_device_and_back_through_a_file() {
 /// Tied parameters, ids, frozen parameters and autodiff settings stay.
 #[test]
 fn a_step_leaves_the_rest_of_the_module_alone() {
-    let layer = Layer::new(DType::F32, &elsewhere());
-    let mut twice = (layer.clone(), layer.clone(), Layer::new(DType::F32, &elsewhere()).no_grad());
+    let layer = Layer::new(DType::F32, &other_device());
+    let mut twice = (layer.clone(), layer.clone(), Layer::new(DType::F32, &other_device()).no_grad());
     let ids = [twice.0.weight.id, twice.2.weight.id];
     let (optimizer, frozen) = (sgd(0.5), values(&twice.2));
     let mut state = DeviceState::init(&optimizer, &twice).unwrap();
@@ -233,7 +233,7 @@ fn a_step_leaves_the_rest_of_the_module_alone() {
 
 #[test]
 fn what_cannot_be_replayed_is_said_before_the_first_step() {
-    let layer = Layer::new(DType::F32, &elsewhere());
+    let layer = Layer::new(DType::F32, &other_device());
     let matrices = Mask::path("weight");
     let refused = [
         DeviceState::init(&masked(adafactor(0.1), matrices), &layer).map(drop),
@@ -247,10 +247,10 @@ fn what_cannot_be_replayed_is_said_before_the_first_step() {
 
 #[test]
 fn gradients_that_do_not_fit_change_nothing() {
-    let (mut layer, optimizer) = (Layer::new(DType::F32, &elsewhere()), adam(0.1));
+    let (mut layer, optimizer) = (Layer::new(DType::F32, &other_device()), adam(0.1));
     let mut state = DeviceState::init(&optimizer, &layer).unwrap();
     let before = values(&layer);
-    let (inner, id) = (elsewhere().inner(), layer.bias.id);
+    let (inner, id) = (other_device().inner(), layer.bias.id);
     let other = |dims: [usize; 1], dtype| Some(Tensor::<1>::from_data(numbers(dims, 0), (&inner, dtype)));
     for (given, found) in [(None, "none"), (other([8], DType::F32), "f32 [8]"), (other([7], DType::F64), "f64 [7]")] {
         let mut grads = layer.grads(0);

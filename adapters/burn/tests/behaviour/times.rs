@@ -8,7 +8,7 @@ use burn::tensor::{Device, Distribution, Tensor};
 use gradchain::prelude::*;
 use gradchain_burn::DeviceState;
 
-use crate::replay::elsewhere;
+use crate::replay::other_device;
 
 #[derive(Module, Debug)]
 struct Matrices {
@@ -58,7 +58,7 @@ fn replayed<T: GradientTransformation<Needs = Nothing>>(device: &Device, optimiz
 #[test]
 #[ignore = "prints times"]
 fn steps_of_a_million_parameters() {
-    let device = elsewhere();
+    let device = other_device();
     let mut burns: ModuleOptimizer = AdamWConfig::new().init();
     let theirs = milliseconds(&device, |model, grads| *model = burns.step(1e-3, model.clone(), grads));
     println!("burn's AdamW on {device:?}: {theirs:.1} ms a step of 4 matrices of 500 by 500");

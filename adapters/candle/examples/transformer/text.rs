@@ -11,7 +11,7 @@ use crate::model::CONTEXT;
 use crate::random::Random;
 
 /// The next character is predicted from each but the last.
-const STRETCH: usize = CONTEXT + 1;
+const ROW_MAJOR_CHUNK: usize = CONTEXT + 1;
 
 pub(crate) struct Text {
     /// The first nine tenths.
@@ -47,15 +47,15 @@ impl Text {
     }
 
     /// Returns the training chunks in random order.
-    pub(crate) fn stretches(&self, random: &mut Random) -> Stretches<'_> {
-        let mut order: Vec<&[u32]> = self.trained.chunks_exact(STRETCH).collect();
+    pub(crate) fn stretches(&self, random: &mut Random) -> RowMajorChunks<'_> {
+        let mut order: Vec<&[u32]> = self.trained.chunks_exact(ROW_MAJOR_CHUNK).collect();
         random.shuffle(&mut order);
-        Stretches { order, taken: 0 }
+        RowMajorChunks { order, taken: 0 }
     }
 
     /// Returns every fourth held-out chunk.
     pub(crate) fn other(&self) -> Result<Tensor> {
-        tensor(self.other.chunks_exact(STRETCH).step_by(4))
+        tensor(self.other.chunks_exact(ROW_MAJOR_CHUNK).step_by(4))
     }
 }
 
@@ -67,12 +67,12 @@ impl fmt::Display for Text {
 }
 
 /// In a fixed order.
-pub(crate) struct Stretches<'a> {
+pub(crate) struct RowMajorChunks<'a> {
     order: Vec<&'a [u32]>,
     taken: usize,
 }
 
-impl Stretches<'_> {
+impl RowMajorChunks<'_> {
     /// Returns the next chunks, cyclically.
     pub(crate) fn next(&mut self, rows: usize) -> Result<Tensor> {
         let rows = (0..rows).map(|i| self.order[(self.taken + i) % self.order.len()]);
@@ -84,5 +84,5 @@ impl Stretches<'_> {
 
 fn tensor<'a>(rows: impl ExactSizeIterator<Item = &'a [u32]> + Clone) -> Result<Tensor> {
     let characters = rows.clone().flatten().copied();
-    Ok(Tensor::from_iter(characters, &Device::Cpu)?.reshape((rows.len(), STRETCH))?)
+    Ok(Tensor::from_iter(characters, &Device::Cpu)?.reshape((rows.len(), ROW_MAJOR_CHUNK))?)
 }

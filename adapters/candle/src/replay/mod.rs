@@ -6,14 +6,14 @@ use core::ops::Deref;
 
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Tensor, Var};
-use gradchain::device::{Placed, TensorState};
+use gradchain::device::{DeviceTensor, TensorState};
 use gradchain::needs::Nothing;
 use gradchain::tree::Slices;
 use gradchain::{GradientTransformation, OptState, Outcome, Result};
 
-pub use self::tensors::OnCandle;
+pub use self::tensors::CandleTensors;
 use crate::open::lend;
-use crate::{Vars, of_candle};
+use crate::{Vars, from_candle};
 
 /// The state of an optimizer on the variables' device, for devices whose memory candle does not lend, such as CUDA's.
 ///
@@ -61,7 +61,7 @@ use crate::{Vars, of_candle};
 /// An operation of candle for each line of a program and each leaf, each with its own tensor: some twenty for AdamW. On
 /// the CPU [`step`](crate::step) is many times as fast.
 #[derive(Clone, Debug)]
-pub struct DeviceState<T: GradientTransformation>(TensorState<T, OnCandle>);
+pub struct DeviceState<T: GradientTransformation>(TensorState<T, CandleTensors>);
 
 impl<T: GradientTransformation<Needs = Nothing>> DeviceState<T> {
     /// Returns the state before the first step.
@@ -70,7 +70,7 @@ impl<T: GradientTransformation<Needs = Nothing>> DeviceState<T> {
     ///
     /// As [`GradientTransformation::init`] and [`of`](Self::of).
     pub fn init(optimizer: &T, vars: &Vars) -> Result<DeviceState<T>> {
-        let state = copied(vars, |params| optimizer.init(params))?;
+        let state = with_copies(vars, |params| optimizer.init(params))?;
         Self::of(optimizer, state, vars)
     }
 
@@ -81,9 +81,9 @@ impl<T: GradientTransformation<Needs = Nothing>> DeviceState<T> {
     /// If the state does not fit these variables, if they are on several devices, or if the optimizer cannot run there:
     /// the message names the part or the operation.
     pub fn of(optimizer: &T, state: OptState<T>, vars: &Vars) -> Result<DeviceState<T>> {
-        let on = OnCandle(vars.iter().next().map_or(Device::Cpu, |(_, var)| var.device().clone()));
+        let on = CandleTensors(vars.iter().next().map_or(Device::Cpu, |(_, var)| var.device().clone()));
         let params = params(vars, &on)?;
-        copied(vars, |copies| TensorState::new(on, optimizer, state, &params, copies)).map(DeviceState)
+        with_copies(vars, |copies| TensorState::new(on, optimizer, state, &params, copies)).map(DeviceState)
     }
 
     /// Runs [`step`](crate::step) on the device.
@@ -96,12 +96,13 @@ impl<T: GradientTransformation<Needs = Nothing>> DeviceState<T> {
     pub fn step(&mut self, optimizer: &T, vars: &Vars, grads: &GradStore) -> Result<Outcome> {
         vars.gradients(grads)?;
         let on = self.0.tensors();
-        let gradient = |(path, var): (&str, &Var)| grads.get(var).map(|tensor| on.placed(path, tensor)).transpose();
+        let gradient =
+            |(path, var): (&str, &Var)| grads.get(var).map(|tensor| on.device_tensor(path, tensor)).transpose();
         let gradients = vars.iter().map(gradient).collect::<Result<Vec<_>>>()?;
         let params = params(vars, on)?;
         self.0.step(optimizer, params, gradients, &mut |leaf, new| {
             let (_, var) = &vars.as_slice()[leaf];
-            new.reshape(var.shape()).and_then(|new| var.set(&new)).map_err(of_candle)
+            new.reshape(var.shape()).and_then(|new| var.set(&new)).map_err(from_candle)
         })
     }
 }
@@ -110,18 +111,18 @@ impl<T: GradientTransformation<Needs = Nothing>> DeviceState<T> {
 ///
 /// These are [`to_state`](TensorState::to_state), [`state`](TensorState::state) and [`traffic`](TensorState::traffic).
 impl<T: GradientTransformation> Deref for DeviceState<T> {
-    type Target = TensorState<T, OnCandle>;
-    fn deref(&self) -> &TensorState<T, OnCandle> {
+    type Target = TensorState<T, CandleTensors>;
+    fn deref(&self) -> &TensorState<T, CandleTensors> {
         &self.0
     }
 }
 
-fn copied<R>(vars: &Vars, f: impl FnOnce(&Slices<'_>) -> Result<R>) -> Result<R> {
+fn with_copies<R>(vars: &Vars, f: impl FnOnce(&Slices<'_>) -> Result<R>) -> Result<R> {
     let copies = vars.iter().map(|(_, var)| var.to_device(&Device::Cpu)).collect::<candle_core::Result<Vec<_>>>();
-    let copies = copies.map_err(of_candle)?;
+    let copies = copies.map_err(from_candle)?;
     lend(vars.paths().zip(&copies).collect(), f)?
 }
 
-fn params<'v>(vars: &'v Vars, on: &OnCandle) -> Result<Vec<(&'v str, Placed<Tensor>)>> {
-    vars.iter().map(|(path, var)| Ok((path, on.placed(path, var)?))).collect()
+fn params<'v>(vars: &'v Vars, on: &CandleTensors) -> Result<Vec<(&'v str, DeviceTensor<Tensor>)>> {
+    vars.iter().map(|(path, var)| Ok((path, on.device_tensor(path, var)?))).collect()
 }

@@ -10,9 +10,9 @@ use super::{Bound, Printer};
 /// Returns a function that CUDA lacks or names differently.
 ///
 /// Arithmetic, roots and roundings follow IEEE 754, as on the CPU; other functions may differ in the last bits.
-pub(super) fn helper(name: &str) -> Option<String> {
+pub(super) fn library_function(name: &str) -> Option<String> {
     let (function, ty) = name.rsplit_once('_')?;
-    if let Some(text) = written(name) {
+    if let Some(text) = function_name(name) {
         return Some(text.into());
     }
     let (float, suffix) = match ty {
@@ -55,7 +55,7 @@ pub(super) fn helper(name: &str) -> Option<String> {
     Some(format!("__device__ {float} {name}({float} x, {float} y) {{ return {of_two}; }}"))
 }
 
-fn written(name: &str) -> Option<&'static str> {
+fn function_name(name: &str) -> Option<&'static str> {
     Some(match name {
         // The same operations as in the crate.
         "cube_root_f32" => {
@@ -129,7 +129,7 @@ pub(super) fn bytes_of_leaf(bindings: &[Bound], numbers: &[Vec<Op>; 2]) -> usize
 pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(&Bound) -> DType) -> String {
     let mut text = String::new();
     for name in &printer.helpers {
-        text += &helper(name).unwrap_or_default();
+        text += &library_function(name).unwrap_or_default();
         text += "\n";
     }
     let ty = |bound: &Bound| match element(bound) {

@@ -1,21 +1,21 @@
 //! Quotients and roots in WGSL equal a CPU's, also on a device with errors in the last bits.
 
 use super::Numbers;
-use super::wgsl::helper;
+use super::wgsl::library_function;
 use crate::backend::{Backend, Kernels, Launch};
 use crate::{Device, Wgpu};
 
-const CALLED: [&str; 6] = ["rounded_f32", "high_half", "product_f32", "remainder_f32", "div_f32", "sqrt_f32"];
+const EXACT_FUNCTIONS: [&str; 6] = ["rounded_f32", "high_half", "product_f32", "remainder_f32", "div_f32", "sqrt_f32"];
 const ONE_BIT: f64 = 1.192_092_895_507_812_5e-7;
 
 /// Emulates a device with this error of quotients and roots, in units in the last place.
-fn off_by(bits: f64) -> String {
-    let written = CALLED.map(|name| helper(name).unwrap()).join("\n");
+fn with_ulp_error(bits: f64) -> String {
+    let source = EXACT_FUNCTIONS.map(|name| library_function(name).unwrap()).join("\n");
     let factor = format!("{:?}f", (1.0 + bits * ONE_BIT) as f32);
     let each = ["(a / b", "remainder_f32(a, q, b) / b", "(sqrt(a)", "/ (root + root)"];
-    each.iter().fold(written, |written, exact| {
-        assert!(written.contains(exact), "{exact}");
-        written.replace(exact, &format!("{exact} * {factor}"))
+    each.iter().fold(source, |source, exact| {
+        assert!(source.contains(exact), "{exact}");
+        source.replace(exact, &format!("{exact} * {factor}"))
     })
 }
 
@@ -90,7 +90,7 @@ fn quotients_and_roots_are_those_of_a_cpu_also_where_a_device_is_off() {
     let normal = |x: f32| !x.is_subnormal();
     let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
     for bits in [0.0, 1.0, -1.0, 2.5, -2.5, 4.0, -4.0] {
-        let kernel = backend.compile(&kernel(&off_by(bits)), 5).unwrap();
+        let kernel = backend.compile(&kernel(&with_ulp_error(bits)), 5).unwrap();
         let numbers = Numbers { single: vec![n as u32, 0], wide: Vec::new() };
         let launch = Launch { numbers, buffers: buffers.iter().collect(), groups: n.div_ceil(256) };
         backend.launch(&kernel, &[launch]).unwrap();

@@ -99,7 +99,7 @@ impl Kernel {
 
 /// Prints the kernel of a pass for a leaf; returns an error if the language cannot express it.
 pub(crate) fn print(language: Language, from_stored: bool, leaf: &LeafProgram) -> Result<Kernel> {
-    leaf.must_be_of_elements()?;
+    leaf.require_elementwise()?;
     let LeafProgram { program, dtype, .. } = leaf;
     let given = |op: &Op| program.lines().iter().any(|(line, _)| line == op);
     let mut bindings = Vec::new();
@@ -319,7 +319,7 @@ impl Printer<'_> {
             Op::Binary(binary, a, b) if self.is_quotient(binary.name(), ty) => {
                 format!("{}(t{a}, t{b})", self.function("div", ty)?)
             }
-            Op::Binary(binary, a, b) if !pair(op) && self.may_be_moved(line) => {
+            Op::Binary(binary, a, b) if !pair(op) && self.may_be_reassociated(line) => {
                 format!("{}(t{a} {} t{b})", self.helper("rounded", ty), binary.name())
             }
             Op::Binary(binary, a, b) if binary.is_operator() && !pair(op) && binary.name() != "%" => {
@@ -362,7 +362,7 @@ impl Printer<'_> {
     ///
     /// It may fuse a product with a sum (NVIDIA's does), replace `p + (x - p)` by `x`, and reassociate three operands
     /// (lavapipe's does).
-    fn may_be_moved(&self, line: usize) -> bool {
+    fn may_be_reassociated(&self, line: usize) -> bool {
         let lines = self.program.lines();
         let sign = |(op, _): &(Op, Type)| match op {
             Op::Binary(op, ..) => ["+", "*", "-"].into_iter().find(|sign| *sign == op.name()),
@@ -382,8 +382,8 @@ impl Printer<'_> {
     fn function(&mut self, name: &str, ty: Type) -> Result<String> {
         let called = self.helper(name, ty);
         let known = match self.language {
-            Language::Wgsl { .. } => wgsl::helper(&called),
-            Language::Cuda => cuda::helper(&called),
+            Language::Wgsl { .. } => wgsl::library_function(&called),
+            Language::Cuda => cuda::library_function(&called),
         };
         match known {
             Some(_) => Ok(called),

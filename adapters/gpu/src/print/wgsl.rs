@@ -8,9 +8,9 @@ use super::{Bound, Printer};
 /// Returns a function that WGSL lacks or names differently.
 ///
 /// `f32` quotients and roots are corrected to the CPU's; other built-in functions have the device's accuracy.
-pub(super) fn helper(name: &str) -> Option<String> {
+pub(super) fn library_function(name: &str) -> Option<String> {
     let (function, ty) = name.rsplit_once('_')?;
-    if let Some(text) = written(name) {
+    if let Some(text) = function_name(name) {
         return Some(text.into());
     }
     let built_in = match function {
@@ -58,7 +58,7 @@ pub(super) fn store_half(array: &str, bits: &str) -> String {
     format!("atomicXor(&{array}[i / 2u], (({}) ^ {bits}) << (16u * (i % 2u)));", half(array))
 }
 
-fn written(name: &str) -> Option<&'static str> {
+fn function_name(name: &str) -> Option<&'static str> {
     Some(match name {
         "of_bf16" => "fn of_bf16(x: u32) -> f32 { return bitcast<f32>(x << 16u); }",
         // Rounds to nearest, ties to even; NaN stays NaN.
@@ -280,7 +280,7 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
     if sums > 0 {
         text += &format!("var<workgroup> lanes: array<{sum}, 256>;\n");
     }
-    let given = |name: &str| printer.helpers.iter().any(|helper| helper == name);
+    let given = |name: &str| printer.helpers.iter().any(|library_function| library_function == name);
     let pairs = if printer.is_pair(Type::F64) { &OF_PAIRS[..] } else { &[] };
     let exact = if ["div_f32", "sqrt_f32", "recip_f32"].into_iter().any(given) { &EXACT[..] } else { &[] };
     let mut helpers: Vec<&str> = Vec::new();
@@ -290,7 +290,7 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
         }
     }
     for name in helpers {
-        text += &helper(name).unwrap_or_default();
+        text += &library_function(name).unwrap_or_default();
         text += "\n";
     }
     text += "@compute @workgroup_size(256)

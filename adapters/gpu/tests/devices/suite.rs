@@ -42,7 +42,7 @@ pub fn each_program(mut show: impl FnMut(&str, &Pass, &LeafProgram)) -> usize {
             for (pass, leaf) in
                 programs.passes().iter().flat_map(|pass| pass.leaves.iter().map(move |leaf| (pass, leaf)))
             {
-                if leaf.must_be_of_elements().is_err() {
+                if leaf.require_elementwise().is_err() {
                     continue;
                 }
                 let types: Vec<_> = leaf.arrays.iter().map(|array| array.dtype).collect();

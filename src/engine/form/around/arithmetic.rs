@@ -8,13 +8,13 @@ use super::super::rule::checked_slots;
 use super::super::state::{Arrays, of_part};
 use super::{Around, Wrapper};
 use crate::element::{DType, Real};
-use crate::engine::limits::MOST_SLOTS;
+use crate::engine::limits::MAX_SLOTS;
 use crate::error::Result;
 use crate::needs::Nothing;
 use crate::tree::LeafSpec;
 
 /// The form of a [`Wrapper`] that has [`Arithmetic`].
-pub type AroundWithArithmetic<Asks = Nothing> = Around<Asks, WithArithmetic>;
+pub type AroundWithArithmetic<Inputs = Nothing> = Around<Inputs, WithArithmetic>;
 
 /// In [`Around`]: the wrapper has no element arithmetic.
 pub enum NoArithmetic {}
@@ -42,7 +42,7 @@ pub struct Elements {
     pub(super) params: bool,
     pub(super) typed: bool,
     pub(super) rows: bool,
-    pub(super) point: Option<usize>,
+    pub(super) params_slot: Option<usize>,
     pub(super) some_leaves: bool,
 }
 
@@ -58,7 +58,7 @@ impl Elements {
         params: false,
         typed: false,
         rows: false,
-        point: None,
+        params_slot: None,
         some_leaves: false,
     };
 
@@ -119,8 +119,8 @@ impl Elements {
     /// Sets the index of the state array that the inner transformation sees in place of the parameters. The array has
     /// the compute type.
     #[must_use]
-    pub const fn point(self, slot: usize) -> Elements {
-        Elements { point: Some(slot), ..self }
+    pub const fn params_slot(self, slot: usize) -> Elements {
+        Elements { params_slot: Some(slot), ..self }
     }
 
     /// Declares state arrays for some leaves only, those of [`has_slots`](Arithmetic::has_slots).
@@ -148,7 +148,7 @@ impl Elements {
 /// use gradchain::prelude::*;
 ///
 /// gradchain::wrapper! {
-///     /// Shows larger gradients to the inner transformation.
+///     /// PartArguments larger gradients to the inner transformation.
 ///     pub Magnify<T> as "magnify" around inner: AroundWithArithmetic {}
 /// }
 ///
@@ -271,7 +271,7 @@ pub trait Loops<P: Wrapper> {
     }
 
     fn accumulate<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: usize, _: &mut Tile<'_, C>) {}
-    fn meet<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: &[C], _: &mut Tile<'_, C>) {}
+    fn combine<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: &[C], _: &mut Tile<'_, C>) {}
     fn measure<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: usize, _: &mut Tile<'_, C>) {}
     fn emit<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: &mut Tile<'_, C>) {}
     #[inline(always)]
@@ -289,7 +289,7 @@ pub struct Reduces {
     /// The numbers of reductions before and after the inner transformation.
     pub(super) sums: [usize; 2],
     /// True if updates are rewritten given the gradients.
-    pub(super) meets: bool,
+    pub(super) combines: bool,
     /// True if updates are rewritten after the reductions.
     pub(super) waits: bool,
     /// True if that reads parameters.
@@ -300,7 +300,7 @@ pub struct Reduces {
 
 impl Reduces {
     pub(super) const NOTHING: Reduces =
-        Reduces { sums: [0; 2], meets: false, waits: false, last_reads_params: false, fuses: true };
+        Reduces { sums: [0; 2], combines: false, waits: false, last_reads_params: false, fuses: true };
 
     pub(super) const fn count(&self) -> usize {
         self.sums[0] + self.sums[1]
@@ -346,12 +346,12 @@ impl<P: Arithmetic> Loops<P> for WithArithmetic {
 }
 
 /// The arithmetic before or after the inner transformation; `REWRITES` if it changes the update.
-pub(super) struct Half<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool>(
+pub(super) struct SideLoop<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool>(
     pub(super) O::Scalars<C>,
 );
 
 impl<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool> Clone
-    for Half<P, O, C, BEFORE, REWRITES>
+    for SideLoop<P, O, C, BEFORE, REWRITES>
 {
     fn clone(&self) -> Self {
         *self
@@ -359,19 +359,19 @@ impl<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool>
 }
 
 impl<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool> Copy
-    for Half<P, O, C, BEFORE, REWRITES>
+    for SideLoop<P, O, C, BEFORE, REWRITES>
 {
 }
 
 impl<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool> OnElement<C>
-    for Half<P, O, C, BEFORE, REWRITES>
+    for SideLoop<P, O, C, BEFORE, REWRITES>
 {
     type Slots = O::Slots<C>;
     type Sums = [C::Wide; 0];
     // A step that holds updates back does not rewrite the update.
     const ACCESS: &'static [Access] = match BEFORE && REWRITES && O::ELEMENTS.only_reads_before() {
-        true => &[Access::Read; MOST_SLOTS],
-        false => &[Access::Write; MOST_SLOTS],
+        true => &[Access::Read; MAX_SLOTS],
+        false => &[Access::Write; MAX_SLOTS],
     };
     const REWRITES: bool = REWRITES;
     const READS_PARAMS: bool = O::ELEMENTS.params;

@@ -4,21 +4,21 @@ use super::super::super::leaf::is_among;
 use super::super::super::{Emission, Stage, StepContext, Transform};
 use super::arithmetic::Loops;
 use super::run::{AroundRun, Inner, StateOf, is_on};
-use super::{Decision, Elsewhere, Wrapper};
+use super::{Decision, OutsideMask, Wrapper};
 
 /// Records the leaves without an update, as far as decided; `before` are those without an input.
-pub(super) fn settle<P: Wrapper, O: Loops<P>>(
+pub(super) fn record_resting<P: Wrapper, O: Loops<P>>(
     part: &P,
     state: &mut StateOf<P>,
     run: &mut AroundRun<<Inner<P> as Stage>::Run>,
     before: &[bool],
 ) {
-    run.nothing = inner_emission(part, state, run).is_nothing();
+    run.no_inner_update = inner_emission(part, state, run).is_nothing();
     let mut resting = core::mem::take(&mut state.resting);
     resting.clear();
     if emission::<P, O>(part, state, run) == Emission::Partly {
-        let inside = part.inner_now(&state.memory).resting(&state.inner);
-        let rests = |leaf| is_on(part, state, leaf) && (run.nothing || is_among(inside, leaf));
+        let inside = part.current_inner(&state.memory).resting(&state.inner);
+        let rests = |leaf| is_on(part, state, leaf) && (run.no_inner_update || is_among(inside, leaf));
         resting.extend((0..state.leaves).map(|leaf| is_among(before, leaf) || rests(leaf)));
     }
     state.resting = resting;
@@ -29,7 +29,7 @@ fn inner_emission<P: Wrapper>(part: &P, state: &StateOf<P>, run: &AroundRun<<Inn
     match (run.decision, &run.inner) {
         (None, _) => Emission::Undecided,
         (Some(Decision::Hold | Decision::Skip), _) => Emission::Nothing(0),
-        (_, Some(inner)) if !P::RUNS.estimates => part.inner_now(&state.memory).emission(&state.inner, inner),
+        (_, Some(inner)) if !P::RUNS.estimates => part.current_inner(&state.memory).emission(&state.inner, inner),
         _ => Emission::Updates,
     }
 }
@@ -40,26 +40,27 @@ pub(super) fn emission<P: Wrapper, O: Loops<P>>(
     run: &AroundRun<<Inner<P> as Stage>::Run>,
 ) -> Emission {
     // Leaves outside the mask have updates if their gradients pass through.
-    let is_part = P::RUNS.chooses && part.elsewhere() == Elsewhere::Pass && state.others;
+    let is_part = P::RUNS.masked && part.outside_mask() == OutsideMask::Pass && state.others;
     let rewrites =
         run.decision == Some(Decision::Run) && (O::ELEMENTS.after || O::REDUCES.waits) && !O::ELEMENTS.keeps_zeros;
-    match inner_emission(part, state, run).after(P::RUNS.looks as usize) {
+    match inner_emission(part, state, run).after(P::RUNS.reduces_gradients as usize) {
         Emission::Nothing(_) if is_part => Emission::Partly,
         Emission::Nothing(_) if O::ELEMENTS.completes && run.inner.is_some() => {
-            Emission::Nothing(P::RUNS.looks as usize + part.inner().shape().barriers)
+            Emission::Nothing(P::RUNS.reduces_gradients as usize + part.inner().shape().barriers)
         }
         Emission::Zeros(_) if is_part || rewrites => Emission::Updates,
         emission => emission,
     }
 }
 
-pub(super) fn told<'a, P: Wrapper, O: Loops<P>>(
+pub(super) fn inner_step_context<'a, P: Wrapper, O: Loops<P>>(
     part: &P,
     memory: &'a P::Memory,
     decision: Decision,
     at: &StepContext<'a>,
 ) -> StepContext<'a> {
-    let at = if decision == Decision::Run { part.tell(memory, at) } else { *at }.in_codes(part.codes(memory));
-    let at = StepContext { in_full: at.in_full || O::ELEMENTS.point.is_some(), ..at };
+    let at = if decision == Decision::Run { part.inner_context(memory, at) } else { *at }
+        .with_quantization(part.quantization(memory));
+    let at = StepContext { in_full: at.in_full || O::ELEMENTS.params_slot.is_some(), ..at };
     if P::RUNS.rests { StepContext { resting: part.resting(memory), by_leaf: true, ..at } } else { at }
 }

@@ -12,7 +12,7 @@ use core::marker::PhantomData;
 pub use arithmetic::{Arithmetic, AroundWithArithmetic, Elements, NoArithmetic, WithArithmetic};
 pub use reducing::{AroundWithReductions, Reducing, ReducingPasses, WithReductions};
 
-use super::super::{Codes, InitContext, Outcome, Stage, StepContext};
+use super::super::{InitContext, Outcome, Quantization, Stage, StepContext};
 use super::Part;
 use crate::element::Real;
 use crate::error::Result;
@@ -21,9 +21,9 @@ use crate::state::State;
 
 /// The form of a [`Wrapper`].
 ///
-/// `Asks` are the inputs of a step that the wrapper needs besides those of the inner transformation. `Loops` selects
+/// `Inputs` are the inputs of a step that the wrapper needs besides those of the inner transformation. `Loops` selects
 /// [`Arithmetic`], see [`AroundWithArithmetic`], or [`Reducing`], see [`AroundWithReductions`].
-pub struct Around<Asks = Nothing, Loops = NoArithmetic>(PhantomData<fn() -> (Asks, Loops)>);
+pub struct Around<Inputs = Nothing, Loops = NoArithmetic>(PhantomData<fn() -> (Inputs, Loops)>);
 
 /// The action of a wrapper in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +32,9 @@ pub enum Decision {
     /// Runs its own arithmetic and the inner transformation.
     Run,
     /// Runs the inner transformation alone; the wrapper's own arrays stay untouched.
-    Inside,
+    InnerOnly,
     /// Runs its own arithmetic alone, on the gradients.
-    Alone,
+    ArithmeticOnly,
     /// Runs only its arithmetic before the inner transformation, to accumulate. Emits nothing; the update is zero.
     Hold,
     /// Passes the gradients through.
@@ -49,16 +49,16 @@ pub enum Decision {
 /// use gradchain::part::Runs;
 ///
 /// // The wrapper sees a sum over all gradients, and may discard a step.
-/// const RUNS: Runs = Runs::DECIDED.looks(true).holds_back(true);
+/// const RUNS: Runs = Runs::DECIDED.reduces_gradients(true).holds_back(true);
 /// # let _ = RUNS;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Runs {
-    pub(super) looks: bool,
-    pub(super) chooses: bool,
+    pub(super) reduces_gradients: bool,
+    pub(super) masked: bool,
     pub(super) always: bool,
     pub(super) holds_back: bool,
-    pub(super) steps_aside: bool,
+    pub(super) inner_only: bool,
     pub(super) estimates: bool,
     pub(super) rests: bool,
     pub(super) skips_absent: bool,
@@ -68,11 +68,11 @@ pub struct Runs {
 impl Runs {
     /// Runs in the steps that [`decide`](Wrapper::decide) selects, on all leaves.
     pub const DECIDED: Runs = Runs {
-        looks: false,
-        chooses: false,
+        reduces_gradients: false,
+        masked: false,
         always: false,
         holds_back: false,
-        steps_aside: false,
+        inner_only: false,
         estimates: false,
         rests: false,
         skips_absent: false,
@@ -85,14 +85,14 @@ impl Runs {
 
     /// Sets whether a reduction over all gradients, which takes a pass, precedes [`decide`](Wrapper::decide).
     #[must_use]
-    pub const fn looks(self, looks: bool) -> Runs {
-        Runs { looks, ..self }
+    pub const fn reduces_gradients(self, reduces_gradients: bool) -> Runs {
+        Runs { reduces_gradients, ..self }
     }
 
     /// Restricts the inner transformation to the leaves of the [`mask`](Wrapper::mask).
     #[must_use]
-    pub const fn chooses(self) -> Runs {
-        Runs { chooses: true, ..self }
+    pub const fn masked(self) -> Runs {
+        Runs { masked: true, ..self }
     }
 
     /// Sets whether [`decide`](Wrapper::decide) may return [`Hold`](Decision::Hold) or [`Skip`](Decision::Skip). If
@@ -104,12 +104,12 @@ impl Runs {
 
     /// Adds loops for the inner transformation alone.
     ///
-    /// Steps in which [`decide`](Wrapper::decide) returns [`Inside`](Decision::Inside) are then as fast as without the
-    /// wrapper. It has no effect on a wrapper that [chooses](Runs::chooses) leaves, reduces, or passes other parameters
+    /// Steps in which [`decide`](Wrapper::decide) returns [`InnerOnly`](Decision::InnerOnly) are then as fast as
+    /// without the wrapper. It has no effect on a wrapper that [chooses](Runs::chooses) leaves, reduces, or passes other parameters
     /// to the inner transformation.
     #[must_use]
-    pub const fn steps_aside(self) -> Runs {
-        Runs { steps_aside: true, ..self }
+    pub const fn inner_only(self) -> Runs {
+        Runs { inner_only: true, ..self }
     }
 
     /// Declares that the inner transformation only estimates a value for the wrapper's update. The wrapper runs even if
@@ -120,7 +120,7 @@ impl Runs {
 
     /// Declares that leaves may rest, so that the inner transformation counts updates by leaf.
     pub(crate) const fn rests(self) -> Runs {
-        Runs { rests: true, ..self.chooses() }
+        Runs { rests: true, ..self.masked() }
     }
 
     /// Declares that leaves without a gradient rest.
@@ -137,7 +137,7 @@ impl Runs {
 /// The treatment of leaves outside of the mask of a wrapper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Elsewhere {
+pub enum OutsideMask {
     /// Their gradients pass through.
     Pass,
     /// Their updates are zero; their parameters stay bitwise identical.
@@ -201,7 +201,7 @@ pub trait Holds: Part {
 ///
 /// # Cost
 ///
-/// The cost of the inner transformation, and a pass over the gradients if it [looks](Runs::looks) at them.
+/// The cost of the inner transformation, and a pass over the gradients if it [reduces](Runs::reduces_gradients) them.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has a wrapper form but does not implement `Wrapper`",
     note = "implement `Wrapper` for `{Self}`; `docs/own-wrapper.md` has an example"
@@ -214,18 +214,18 @@ pub trait Wrapper: Holds {
     const RUNS: Runs = Runs::DECIDED;
 
     /// Returns the 8-bit arrays of the inner state, if any.
-    fn codes<'a>(&self, memory: &'a Self::Memory) -> Option<Codes<'a>> {
+    fn quantization<'a>(&self, memory: &'a Self::Memory) -> Option<Quantization<'a>> {
         let _ = memory;
         None
     }
 
     /// Returns the inner transformation of this step; by default the same in every step.
-    fn inner_now<'a>(&'a self, memory: &'a Self::Memory) -> &'a Self::Inner {
+    fn current_inner<'a>(&'a self, memory: &'a Self::Memory) -> &'a Self::Inner {
         let _ = memory;
         self.inner()
     }
 
-    /// Returns the mask, if the wrapper [chooses](Runs::chooses) leaves. The inner transformation has state for these
+    /// Returns the mask, if the wrapper [has one](Runs::masked). The inner transformation has state for these
     /// only.
     fn mask(&self) -> Option<&Mask> {
         None
@@ -238,8 +238,8 @@ pub trait Wrapper: Holds {
     }
 
     /// Returns the treatment of leaves outside of the mask.
-    fn elsewhere(&self) -> Elsewhere {
-        Elsewhere::Zero
+    fn outside_mask(&self) -> OutsideMask {
+        OutsideMask::Zero
     }
 
     /// Initializes the memory if its default is not the initial value, before the inner state is made.
@@ -262,32 +262,33 @@ pub trait Wrapper: Holds {
         Ok(())
     }
 
-    /// Returns the contribution of an element to the sum over all gradients, if the wrapper [looks](Runs::looks) at
-    /// them. Write `#[inline(always)]` on it.
-    fn look<C: Real>(u: C) -> C::Wide {
+    /// Returns the contribution of an element to the sum over all gradients, if the wrapper
+    /// [reduces](Runs::reduces_gradients) them. Write `#[inline(always)]` on it.
+    fn gradient_term<C: Real>(u: C) -> C::Wide {
         let _ = u;
         <C::Wide as Real>::of(0.0)
     }
 
-    /// Decides the action of this step. `seen` is the sum of [`look`](Wrapper::look); 0 if the wrapper does not look.
+    /// Decides the action of this step. `gradient_sum` is the sum of [`gradient_term`](Wrapper::gradient_term), or 0 if
+    /// the wrapper does not reduce the gradients.
     ///
     /// It runs before the inner transformation, which may emit nothing. Count gradients here; count updates or steps of
     /// the inner transformation in [`finish`](Wrapper::finish).
     ///
     /// Values for the rest of the step go into fields of the memory that are not part of the state.
-    fn decide(&self, memory: &mut Self::Memory, at: &StepContext<'_>, seen: f64) -> Decision {
-        let _ = (memory, at, seen);
+    fn decide(&self, memory: &mut Self::Memory, at: &StepContext<'_>, gradient_sum: f64) -> Decision {
+        let _ = (memory, at, gradient_sum);
         Decision::Run
     }
 
     /// Returns the context of the inner transformation in a step that [`Run`](Decision::Run)s, usually the given one.
-    fn tell<'a>(&self, memory: &'a Self::Memory, at: &StepContext<'a>) -> StepContext<'a> {
+    fn inner_context<'a>(&self, memory: &'a Self::Memory, at: &StepContext<'a>) -> StepContext<'a> {
         let _ = memory;
         *at
     }
 
-    /// Ends a step and counts it. `inside` is the outcome of the inner transformation; `None` if it did not run or
-    /// emitted nothing.
+    /// Ends a step and counts it. `outcome` is that of the inner transformation; `None` if it did not run or emitted
+    /// nothing.
     ///
     /// In a step without inner updates the arithmetic after the inner transformation has not run, so do not count
     /// updates then.
@@ -295,9 +296,9 @@ pub trait Wrapper: Holds {
         &self,
         memory: &mut Self::Memory,
         decision: Decision,
-        inside: Option<Outcome>,
+        outcome: Option<Outcome>,
         inner: &mut <Self::Inner as Stage>::State,
     ) {
-        let _ = (memory, decision, inside, inner);
+        let _ = (memory, decision, outcome, inner);
     }
 }

@@ -3,7 +3,7 @@
 use super::super::super::Access;
 use super::super::super::{Contribution, InitContext, Slot, Sums, Tile};
 use super::super::SlotArray;
-use super::super::loops::{MOST_PART_SUMS, OnElement, add_sums, each_beside};
+use super::super::loops::{MAX_PART_SUMS, OnElement, add_sums, each_with_params};
 use super::super::rule::checked_slots;
 use super::super::state::{Arrays, of_part};
 use super::arithmetic::{Elements, Loops, Reduces};
@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::needs::Nothing;
 
 /// The form of a [`Wrapper`] that is [`Reducing`].
-pub type AroundWithReductions<Asks = Nothing> = Around<Asks, WithReductions>;
+pub type AroundWithReductions<Inputs = Nothing> = Around<Inputs, WithReductions>;
 
 /// In [`Around`]: the wrapper is [`Reducing`].
 pub enum WithReductions {}
@@ -24,38 +24,38 @@ pub enum WithReductions {}
 /// use gradchain::part::ReducingPasses;
 ///
 /// // It rewrites each update given the gradient, and again given the sums.
-/// const PASSES: ReducingPasses = ReducingPasses::TWO.meets();
+/// const PASSES: ReducingPasses = ReducingPasses::TWO.combines();
 /// # let _ = PASSES;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ReducingPasses {
-    meets: bool,
+    combines: bool,
     emits: bool,
     keeps_zeros: bool,
     params: [bool; 2],
     accesses: [&'static [Access]; 3],
-    rarely: [&'static [Access]; 3],
+    rare_accesses: [&'static [Access]; 3],
 }
 
 impl ReducingPasses {
     /// It rewrites the updates in a second pass, after the reductions: see [`emit`](Reducing::emit).
     pub const TWO: ReducingPasses = ReducingPasses {
-        meets: false,
+        combines: false,
         emits: true,
         keeps_zeros: false,
         params: [false; 2],
         accesses: [&[]; 3],
-        rarely: [&[]; 3],
+        rare_accesses: [&[]; 3],
     };
 
-    /// It emits the inner updates, or those that it [met](ReducingPasses::meets). [`reduced`](Reducing::reduced) runs
-    /// at the end of the step.
+    /// It emits the inner updates, or those that it [met](ReducingPasses::combines). [`reduced`](Reducing::reduced)
+    /// runs at the end of the step.
     pub const ONE: ReducingPasses = ReducingPasses { emits: false, ..ReducingPasses::TWO };
 
-    /// Declares that the wrapper rewrites the inner updates [given the gradient](Reducing::meet).
+    /// Declares that the wrapper rewrites the inner updates [given the gradient](Reducing::combine).
     #[must_use]
-    pub const fn meets(self) -> ReducingPasses {
-        ReducingPasses { meets: true, ..self }
+    pub const fn combines(self) -> ReducingPasses {
+        ReducingPasses { combines: true, ..self }
     }
 
     /// Declares that zeros stay zeros, so that the wrapper need not run where the inner transformation emits nothing.
@@ -70,25 +70,25 @@ impl ReducingPasses {
         ReducingPasses { params, ..self }
     }
 
-    /// Sets the accesses of `accumulate`, `meet` and `emit` to each state array. They do not access arrays past the end
+    /// Sets the accesses of `accumulate`, `combine` and `emit` to each state array. They do not access arrays past the end
     /// of a list, and `emit` only reads.
     #[must_use]
     pub const fn accesses(self, accesses: [&'static [Access]; 3]) -> ReducingPasses {
-        ReducingPasses { accesses, rarely: accesses, ..self }
+        ReducingPasses { accesses, rare_accesses: accesses, ..self }
     }
 
     /// Sets other accesses for a step that [`is_rare`](Reducing::is_rare). Call it after
     /// [`accesses`](ReducingPasses::accesses).
     #[must_use]
-    pub const fn rarely(self, rarely: [&'static [Access]; 3]) -> ReducingPasses {
-        ReducingPasses { rarely, ..self }
+    pub const fn rare_accesses(self, rare_accesses: [&'static [Access]; 3]) -> ReducingPasses {
+        ReducingPasses { rare_accesses, ..self }
     }
 }
 
 /// A [`Wrapper`] with reductions over the gradients, or over the updates of the inner transformation.
 ///
 /// It rewrites each update given the sums, and may rewrite it given the gradient. In the order of a step:
-/// [`accumulate`](Reducing::accumulate), the inner transformation, [`meet`](Reducing::meet),
+/// [`accumulate`](Reducing::accumulate), the inner transformation, [`combine`](Reducing::combine),
 /// [`measure`](Reducing::measure), [`reduced`](Reducing::reduced), which receives the sums, and
 /// [`emit`](Reducing::emit).
 ///
@@ -155,7 +155,7 @@ impl ReducingPasses {
 ///
 /// # Cost
 ///
-/// One more pass with [`ReducingPasses::TWO`]. If it [meets](ReducingPasses::meets) the gradients and the inner
+/// One more pass with [`ReducingPasses::TWO`]. If it [meets](ReducingPasses::combines) the gradients and the inner
 /// transformation has passes of its own, it keeps a copy of the gradients during the step, outside of the state. It
 /// fuses with the inner transformation and its neighbours if it has no state arrays and no `accumulate`, and emits.
 pub trait Reducing: Wrapper {
@@ -172,8 +172,8 @@ pub trait Reducing: Wrapper {
     /// The scalars of a leaf.
     type Scalars<C: Real>: Copy + Send + Sync;
 
-    /// Returns true if this step has the accesses of [`rarely`](ReducingPasses::rarely), to initialize arrays for
-    /// instance.
+    /// Returns true if this step has the accesses of [`rare_accesses`](ReducingPasses::rare_accesses), to initialize
+    /// arrays for instance.
     fn is_rare(&self, memory: &Self::Memory) -> bool {
         let _ = memory;
         false
@@ -188,12 +188,12 @@ pub trait Reducing: Wrapper {
 
     /// Rewrites the update `u` given the gradient. If the inner transformation has not run, `u` is the gradient. Write
     /// `#[inline(always)]` on it.
-    fn meet<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, gradient: C) -> C {
+    fn combine<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, gradient: C) -> C {
         let _ = (k, slots, gradient);
         u
     }
 
-    /// Returns the contribution of an update after [`meet`](Reducing::meet). Write `#[inline(always)]` on it.
+    /// Returns the contribution of an update after [`combine`](Reducing::combine). Write `#[inline(always)]` on it.
     fn measure<C: Real>(k: Self::Scalars<C>, u: C) -> Self::Measured<C::Wide>;
 
     /// Receives the complete sums, over the tree and by leaf.
@@ -216,7 +216,7 @@ const fn measured<P: Reducing>() -> usize {
 
 impl<P: Reducing> Loops<P> for WithReductions {
     const ELEMENTS: Elements = Elements {
-        after: P::PASSES.meets,
+        after: P::PASSES.combines,
         rewrites: [true, false],
         keeps_zeros: P::PASSES.keeps_zeros,
         params: P::PASSES.params[0],
@@ -225,10 +225,10 @@ impl<P: Reducing> Loops<P> for WithReductions {
     const REDUCES: Reduces = {
         checked_slots(P::SLOTS, <P::Slots<f32> as SlotArray<f32>>::LEN);
         let sums = [accumulated::<P>(), measured::<P>()];
-        assert!(sums[0] <= MOST_PART_SUMS && sums[1] <= MOST_PART_SUMS, "a wrapper has at most 4 sums of a kind");
+        assert!(sums[0] <= MAX_PART_SUMS && sums[1] <= MAX_PART_SUMS, "a wrapper has at most 4 sums of a kind");
         Reduces {
             sums,
-            meets: P::PASSES.meets,
+            combines: P::PASSES.combines,
             waits: P::PASSES.emits,
             last_reads_params: P::PASSES.params[1],
             fuses: P::SLOTS.is_empty() && sums[0] == 0 && P::PASSES.emits,
@@ -246,7 +246,7 @@ impl<P: Reducing> Loops<P> for WithReductions {
     }
     #[inline(always)]
     fn after<C: Real>(k: P::Scalars<C>, slots: &mut P::Slots<C>, u: C, gradient: C) -> C {
-        P::meet(k, slots, u, gradient)
+        P::combine(k, slots, u, gradient)
     }
     #[inline(always)]
     fn last<C: Real>(k: P::Scalars<C>, slots: &mut P::Slots<C>, u: C, p: C) -> C {
@@ -256,26 +256,26 @@ impl<P: Reducing> Loops<P> for WithReductions {
     fn accumulate<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, sum: usize, tile: &mut Tile<'_, C>) {
         let (k, p) = (part.scalars(memory, tile.leaf), tile.p);
         match part.is_rare(memory) {
-            true => each_beside(Accumulate::<P, C, true>(k), arrays, sum, tile, p),
-            false => each_beside(Accumulate::<P, C, false>(k), arrays, sum, tile, p),
+            true => each_with_params(Accumulate::<P, C, true>(k), arrays, sum, tile, p),
+            false => each_with_params(Accumulate::<P, C, false>(k), arrays, sum, tile, p),
         }
     }
-    fn meet<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, gradient: &[C], tile: &mut Tile<'_, C>) {
+    fn combine<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, gradient: &[C], tile: &mut Tile<'_, C>) {
         let k = part.scalars(memory, tile.leaf);
         match part.is_rare(memory) {
-            true => each_beside(Meet::<P, C, true>(k), arrays, 0, tile, gradient),
-            false => each_beside(Meet::<P, C, false>(k), arrays, 0, tile, gradient),
+            true => each_with_params(Meet::<P, C, true>(k), arrays, 0, tile, gradient),
+            false => each_with_params(Meet::<P, C, false>(k), arrays, 0, tile, gradient),
         }
     }
     fn measure<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, sum: usize, tile: &mut Tile<'_, C>) {
         if measured::<P>() > 0 {
             let (k, p) = (part.scalars(memory, tile.leaf), tile.p);
-            each_beside(Out::<P, C>(k), arrays, sum + accumulated::<P>(), tile, p);
+            each_with_params(Out::<P, C>(k), arrays, sum + accumulated::<P>(), tile, p);
         }
     }
     fn emit<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, tile: &mut Tile<'_, C>) {
         let (k, p) = (part.scalars(memory, tile.leaf), tile.p);
-        each_beside(Emit::<P, C>(k), arrays, 0, tile, p);
+        each_with_params(Emit::<P, C>(k), arrays, 0, tile, p);
     }
 
     #[inline(always)]
@@ -288,7 +288,7 @@ impl<P: Reducing> Loops<P> for WithReductions {
     }
 
     fn bytes(part: &P, memory: &P::Memory, arrays: &Arrays, leaf: usize, passes: [bool; 3]) -> usize {
-        let accesses = if part.is_rare(memory) { P::PASSES.rarely } else { P::PASSES.accesses };
+        let accesses = if part.is_rare(memory) { P::PASSES.rare_accesses } else { P::PASSES.accesses };
         let times = |slot, pass: usize| if passes[pass] { Access::of(accesses[pass], slot).times() } else { 0 };
         arrays.bytes(leaf, &|slot| (0..3).map(|pass| times(slot, pass)).sum())
     }
@@ -314,7 +314,7 @@ macro_rules! passes {
 passes!(Accumulate<RARE>, Meet<RARE>, Out, Emit);
 
 const fn access<P: Reducing>(rare: bool, pass: usize) -> &'static [Access] {
-    if rare { P::PASSES.rarely[pass] } else { P::PASSES.accesses[pass] }
+    if rare { P::PASSES.rare_accesses[pass] } else { P::PASSES.accesses[pass] }
 }
 
 impl<P: Reducing, C: Real, const RARE: bool> OnElement<C> for Accumulate<P, C, RARE> {
@@ -337,7 +337,7 @@ impl<P: Reducing, C: Real, const RARE: bool> OnElement<C> for Meet<P, C, RARE> {
     const READS_PARAMS: bool = true;
     #[inline(always)]
     fn apply(self, slots: &mut P::Slots<C>, u: C, gradient: C) -> (C, [C::Wide; 0]) {
-        (P::meet(self.0, slots, u, gradient), [])
+        (P::combine(self.0, slots, u, gradient), [])
     }
 }
 

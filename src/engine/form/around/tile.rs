@@ -3,16 +3,16 @@
 use core::marker::PhantomData;
 
 use super::super::super::Access;
-use super::super::super::chunk_at::OnTile;
-use super::super::super::fused::with_stretch;
-use super::super::super::in_chunk::by_one_loop;
+use super::super::super::fused::with_slot_slice;
 use super::super::super::simd::{Job, dispatch_chain};
-use super::super::super::{ChunkAt, PassRange, Place, Stage, TILE, Tile, Transform, at_point, sum_tile};
+use super::super::super::stage_chunk::OnTile;
+use super::super::super::tile_driver::by_one_loop;
+use super::super::super::{PassRange, Stage, StageChunk, StageOffset, TILE, Tile, Transform, at_point, sum_tile};
 use super::super::Part;
 use super::super::loops::{OnElement, each};
-use super::arithmetic::{Half, Loops};
-use super::run::{AroundRun, Inner, StateOf, does_before, is_on, look};
-use super::{Around, Decision, Elsewhere, Wrapper};
+use super::arithmetic::{Loops, SideLoop};
+use super::run::{AroundRun, Inner, StateOf, does_before, gradient_term, is_on};
+use super::{Around, Decision, OutsideMask, Wrapper};
 use crate::element::{Element, Real};
 use crate::needs::Needs;
 
@@ -24,7 +24,7 @@ pub(super) const fn is_loop<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O:
 
 /// Returns true if the wrapper does more than element arithmetic before and after.
 pub(super) const fn weighs<P: Wrapper, O: Loops<P>>() -> bool {
-    O::REDUCES.count() > 0 || O::REDUCES.meets || O::REDUCES.waits
+    O::REDUCES.count() > 0 || O::REDUCES.combines || O::REDUCES.waits
 }
 
 /// Transforms a tile. `inside` runs the inner transformation; `None` if it does not run.
@@ -33,70 +33,74 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
     part: &P,
     state: &StateOf<P>,
     run: &AroundRun<<Inner<P> as Stage>::Run>,
-    ChunkAt { place, span, .. }: ChunkAt,
+    StageChunk { place, range, .. }: StageChunk,
     inside: Option<&mut OnTile<'_, C>>,
     tile: &mut Tile<'_, C>,
 ) {
-    if const { P::RUNS.looks } && place.at == span.to {
+    if const { P::RUNS.reduces_gradients } && place.at == range.to {
         if const { C::RECORDS } {
             return tile.record(&[], place.sum..place.sum + 1, &|_, u, sums| {
-                sums[0].sum = Some(P::look(u));
+                sums[0].sum = Some(P::gradient_term(u));
                 u
             });
         }
         let (simd, u) = (tile.simd, tile.input());
-        let seen = dispatch_chain(simd, Look::<P, C>(u, PhantomData));
-        tile.sums[place.sum] += seen;
+        let gradient_sum = dispatch_chain(simd, GradientTerm::<P, C>(u, PhantomData));
+        tile.sums[place.sum] += gradient_sum;
         return;
     }
-    let begin = place.after(look::<P>());
+    let begin = place.after(gradient_term::<P>());
     if !is_on(part, state, tile.leaf) {
-        if part.elsewhere() == Elsewhere::Zero && span.has(begin.at) {
+        if part.outside_mask() == OutsideMask::Zero && range.has(begin.at) {
             tile.set_zero();
         }
         return;
     }
-    let runs = matches!(run.decision, Some(Decision::Run | Decision::Alone));
+    let runs = matches!(run.decision, Some(Decision::Run | Decision::ArithmeticOnly));
     let own = || O::scalars::<C>(part, &state.memory, tile.leaf);
     if inside.is_none() && !runs {
-        if matches!(run.decision, Some(Decision::Hold | Decision::Skip)) && span.has(begin.at) {
+        if matches!(run.decision, Some(Decision::Hold | Decision::Skip)) && range.has(begin.at) {
             // Accumulates only in the pass that ends here; later passes may repeat the arithmetic.
-            if const { O::ELEMENTS.before } && run.decision == Some(Decision::Hold) && begin.at == span.to {
-                each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
+            if const { O::ELEMENTS.before } && run.decision == Some(Decision::Hold) && begin.at == range.to {
+                each(SideLoop::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
             }
             tile.set_zero();
         }
         return;
     }
     // Constants come first and alone in a condition, so that rustc instantiates no unused loop.
-    if const { O::ELEMENTS.before } && runs && does_before::<P, O>(begin.at, span) {
+    if const { O::ELEMENTS.before } && runs && does_before::<P, O>(begin.at, range) {
         if const { O::ELEMENTS.rewrites[0] } {
-            each(Half::<P, O, C, true, true>(own()), &state.arrays, 0, tile);
+            each(SideLoop::<P, O, C, true, true>(own()), &state.arrays, 0, tile);
         } else {
-            each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
+            each(SideLoop::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
         }
     }
-    let end = begin.after(part.inner_now(&state.memory).shape());
+    let end = begin.after(part.current_inner(&state.memory).shape());
     let ran = inside.is_some();
-    let nothing: &mut OnTile<'_, C> = &mut |_| {};
-    let run_inside = inside.unwrap_or(nothing);
-    const { assert!(!weighs::<P, O>() || O::ELEMENTS.point.is_none(), "a wrapper that weighs updates has one point") }
+    let no_inner_update: &mut OnTile<'_, C> = &mut |_| {};
+    let run_inside = inside.unwrap_or(no_inner_update);
+    const { assert!(!weighs::<P, O>() || O::ELEMENTS.params_slot.is_none(), "a wrapper that weighs updates has one point") }
     if const { weighs::<P, O>() } {
-        if run.nothing {
+        if run.no_inner_update {
             return run_inside(tile);
         }
-        return weighed::<P, O, C>(part, state, [begin, end], span, tile, ran, run_inside);
+        return weighed::<P, O, C>(part, state, [begin, end], range, tile, ran, run_inside);
     }
-    match const { O::ELEMENTS.point } {
-        Some(point) => at_point(&state.arrays.all[point], tile, run_inside),
+    match const { O::ELEMENTS.params_slot } {
+        Some(params_slot) => at_point(&state.arrays.all[params_slot], tile, run_inside),
         None => run_inside(tile),
     }
-    if const { O::ELEMENTS.after } && runs && span.has(end.at) && (const { O::ELEMENTS.completes } || !run.nothing) {
+    if const { O::ELEMENTS.after }
+        && runs
+        && range.has(end.at)
+        && (const { O::ELEMENTS.completes } || !run.no_inner_update)
+    {
         let own = O::scalars::<C>(part, &state.memory, tile.leaf);
         if const { O::ELEMENTS.rewrites[1] } {
-            each(Half::<P, O, C, false, true>(own), &state.arrays, 0, tile);
+            each(SideLoop::<P, O, C, false, true>(own), &state.arrays, 0, tile);
         } else {
-            each(Half::<P, O, C, false, false>(own), &state.arrays, 0, tile);
+            each(SideLoop::<P, O, C, false, false>(own), &state.arrays, 0, tile);
         }
     }
 }
@@ -105,44 +109,44 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
 fn weighed<P: Wrapper, O: Loops<P>, C: Real>(
     part: &P,
     state: &StateOf<P>,
-    [begin, end]: [Place; 2],
-    span: PassRange,
+    [begin, end]: [StageOffset; 2],
+    range: PassRange,
     tile: &mut Tile<'_, C>,
     ran: bool,
     run_inside: &mut OnTile<'_, C>,
 ) {
     let (memory, arrays) = (&state.memory, &state.arrays);
     // Reduces and copies only in the pass that ends here; later passes may repeat the arithmetic.
-    if const { O::REDUCES.sums[0] > 0 } && begin.at == span.to {
+    if const { O::REDUCES.sums[0] > 0 } && begin.at == range.to {
         O::accumulate(part, memory, arrays, end.sum, tile);
     }
-    let kept = state.kept.all.first().filter(|_| const { O::REDUCES.meets } && ran);
-    if kept.is_some() && begin.at == span.to {
-        each(Keep, &state.kept, 0, tile);
+    let kept = state.gradients.all.first().filter(|_| const { O::REDUCES.combines } && ran);
+    if kept.is_some() && begin.at == range.to {
+        each(Keep, &state.gradients, 0, tile);
     }
-    let meets = const { O::REDUCES.meets } && span.has(end.at);
+    let combines = const { O::REDUCES.combines } && range.has(end.at);
     match kept {
         Some(kept) => {
             run_inside(tile);
-            if meets {
-                with_stretch(kept, (tile.leaf, tile.start, tile.u.len()), &mut |gradient| {
-                    O::meet(part, memory, arrays, gradient, tile)
+            if combines {
+                with_slot_slice(kept, (tile.leaf, tile.start, tile.u.len()), &mut |gradient| {
+                    O::combine(part, memory, arrays, gradient, tile)
                 });
             }
         }
-        None if meets => {
-            let (mut room, n) = ([C::zero(); TILE], tile.u.len());
-            let gradient = &mut room[..n];
+        None if combines => {
+            let (mut buffers, n) = ([C::zero(); TILE], tile.u.len());
+            let gradient = &mut buffers[..n];
             gradient.copy_from_slice(tile.input());
             run_inside(tile);
-            O::meet(part, memory, arrays, gradient, tile);
+            O::combine(part, memory, arrays, gradient, tile);
         }
         None => run_inside(tile),
     }
-    if end.at == span.to {
+    if end.at == range.to {
         O::measure(part, memory, arrays, end.sum, tile);
     }
-    if const { O::REDUCES.waits } && span.has(end.at + 1) {
+    if const { O::REDUCES.waits } && range.has(end.at + 1) {
         O::emit(part, memory, arrays, tile);
     }
 }
@@ -163,13 +167,13 @@ impl<C: Real> OnElement<C> for Keep {
     }
 }
 
-struct Look<'a, P, C>(&'a [C], PhantomData<P>);
+struct GradientTerm<'a, P, C>(&'a [C], PhantomData<P>);
 
-impl<P: Wrapper, C: Real> Job for Look<'_, P, C> {
+impl<P: Wrapper, C: Real> Job for GradientTerm<'_, P, C> {
     type Output = f64;
     const IS_RUN: bool = !C::RECORDS;
     #[inline(always)]
     fn run(self) -> f64 {
-        sum_tile(self.0, |u| P::look(u).as_f64())
+        sum_tile(self.0, |u| P::gradient_term(u).as_f64())
     }
 }

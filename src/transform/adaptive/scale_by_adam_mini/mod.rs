@@ -59,7 +59,7 @@ pub fn scale_by_adam_mini() -> ScaleByAdamMini {
 
 part! {
     /// See [`scale_by_adam_mini`].
-    pub ScaleByAdamMini as "scale_by_adam_mini": Whole, OWN_SIZE;
+    pub ScaleByAdamMini as "scale_by_adam_mini": Whole, SCALE_INVARIANT;
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.9;
@@ -90,7 +90,7 @@ pub struct ScaleByAdamMiniState {
     /// Axis and number of blocks per leaf.
     blocks: Vec<[usize; 2]>,
     /// Scratch space.
-    room: Vec<f64>,
+    scratch: Vec<f64>,
 }
 
 state_fields!(ScaleByAdamMiniState { count, updates, mu, nu } means { blocks });
@@ -105,14 +105,14 @@ impl WholeTreeTransformation for ScaleByAdamMini {
         let nu = Moments::with_shapes(at.structure(), at.active(), |leaf| leaf.dtype().compute(), count)?;
         let full = nu.leaves().filter(|leaf| at.structure().leaves()[*leaf].len() > 0);
         let most = full.filter_map(|leaf| nu.shape(leaf)).map(|shape| shape[0]).max().unwrap_or(0);
-        let room = Vec::with_capacity(most);
+        let scratch = Vec::with_capacity(most);
         Ok(ScaleByAdamMiniState {
             count: Count::default(),
             updates: at.updates(),
             mu: at.moments_for(Slot::signed("mu"), self.mu_dtype)?,
             nu,
             blocks: at.structure().leaves().iter().map(|leaf| self.blocks.along(leaf)).collect(),
-            room,
+            scratch,
         })
     }
 
@@ -134,22 +134,22 @@ struct Scale<'a> {
 
 impl LeafVisitor for Scale<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
-        let ScaleByAdamMiniState { updates, mu, nu, room, .. } = &mut *self.state;
+        let ScaleByAdamMiniState { updates, mu, nu, scratch, .. } = &mut *self.state;
         let clock = self.clock.of_leaf(updates, leaf.index);
         let unbias = [self.b1, self.b2].map(|b| 1.0 / clock.bias_correction(b));
         let Some(runs) = self.rule.blocks.of(leaf.spec) else { return };
         let Some(nu) = nu.get_mut::<C>(leaf.index) else { return };
-        room.clear();
-        room.resize(runs.count, 0.0);
+        scratch.clear();
+        scratch.resize(runs.count, 0.0);
         for (i, run) in leaf.u.chunks(runs.len.max(1)).enumerate() {
-            room[i % runs.count] += squares(run);
+            scratch[i % runs.count] += squares(run);
         }
         let size = leaf.u.len() as f64 / runs.count as f64;
-        for (v, sum) in nu.iter_mut().zip(&mut *room) {
+        for (v, sum) in nu.iter_mut().zip(&mut *scratch) {
             *v = C::of(self.b2 * v.as_f64() + (1.0 - self.b2) * (*sum / size));
             *sum = unbias[0] / ((unbias[1] * v.as_f64()).sqrt() + self.eps);
         }
-        let [keep, take] = [self.b1, 1.0 - self.b1].map(C::of);
+        let [decay, weight] = [self.b1, 1.0 - self.b1].map(C::of);
         let len = runs.len.max(1);
         mu.rewrite::<C>(leaf.index, |start, mut mu| {
             let (mut at, mut u) = (start, &mut leaf.u[start..]);
@@ -160,9 +160,9 @@ impl LeafVisitor for Scale<'_> {
                 (run, u) = u.split_at_mut(here);
                 (mean, mu) = mu.split_at_mut(here);
                 // Before the first nonzero gradient the mean is zero, and the factor may be infinite.
-                let factor = room[at / len % runs.count];
+                let factor = scratch[at / len % runs.count];
                 let factor = if factor == f64::INFINITY { C::max_value() } else { C::of(factor) };
-                dispatch(current_simd_level(), Step { keep, take, factor, u: run, mu: mean });
+                dispatch(current_simd_level(), Step { decay, weight, factor, u: run, mu: mean });
                 at += here;
             }
         });
@@ -170,8 +170,8 @@ impl LeafVisitor for Scale<'_> {
 }
 
 struct Step<'a, C> {
-    keep: C,
-    take: C,
+    decay: C,
+    weight: C,
     factor: C,
     u: &'a mut [C],
     mu: &'a mut [C],
@@ -182,10 +182,10 @@ impl<C: Real> Job for Step<'_, C> {
 
     #[inline(always)]
     fn run(self) {
-        let Step { keep, take, factor, u, mu } = self;
+        let Step { decay, weight, factor, u, mu } = self;
         let mu = &mut mu[..u.len()];
         for i in 0..u.len() {
-            let m = keep * mu[i] + take * u[i];
+            let m = decay * mu[i] + weight * u[i];
             mu[i] = m;
             u[i] = factor * m;
         }

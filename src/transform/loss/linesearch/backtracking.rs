@@ -1,6 +1,6 @@
 //! Backtracking: shorter steps until the loss decreases by enough.
 
-use super::{Line, Point, excess, guess_or_one};
+use super::{Line, Point, guess_or_one, positive_part};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backtracking {
@@ -14,7 +14,7 @@ pub(crate) struct Backtracking {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct LineSearchResult {
     pub(crate) t: f64,
     pub(crate) value: f64,
     pub(crate) evaluations: u64,
@@ -23,8 +23,8 @@ pub(crate) struct Found {
 
 impl Backtracking {
     /// Searches from `start`, at `t` 0; `before` is the last step size.
-    pub(crate) fn search(&self, line: &mut impl Line, start: Point, before: f64) -> Found {
-        let mut found = Found { t: 0.0, value: start.value, evaluations: 0, decrease_error: f64::INFINITY };
+    pub(crate) fn search(&self, line: &mut impl Line, start: Point, before: f64) -> LineSearchResult {
+        let mut found = LineSearchResult { t: 0.0, value: start.value, evaluations: 0, decrease_error: f64::INFINITY };
         if start.value.is_nan() || !start.slope.is_finite() {
             return found;
         }
@@ -36,7 +36,7 @@ impl Backtracking {
             found.decrease_error = self.decrease_error(start, point);
             let last = found.evaluations > self.max_backtracking_steps as u64;
             if found.decrease_error <= self.atol || last {
-                return if value.is_finite() { Found { t, value, ..found } } else { found };
+                return if value.is_finite() { LineSearchResult { t, value, ..found } } else { found };
             }
             t *= self.decrease_factor;
         }
@@ -49,6 +49,6 @@ impl Backtracking {
         }
         // `rtol` is a fraction of the loss's size; bitwise identical to Optax's formula for a positive loss.
         let tolerated = (1.0 + self.rtol.copysign(start.value)) * start.value;
-        excess(value - tolerated - point.foreseen(self.slope_rtol, start))
+        positive_part(value - tolerated - point.predicted_change(self.slope_rtol, start))
     }
 }

@@ -9,7 +9,7 @@ pub(super) use zoom::Zoom;
 use std::sync::Arc;
 
 use crate::element::{Element, Real, convert, with_dtype};
-use crate::engine::{Bounds, LeafVisitor, WholeLeaf, WholeTree, add_rounded, clamp, dot, is_held};
+use crate::engine::{Bounds, LeafVisitor, WholeLeaf, WholeTree, add_rounded, clamp, dot, is_blocked};
 use crate::state::Moments;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,21 +19,21 @@ pub(super) struct Point {
     pub(super) value: f64,
     pub(super) slope: f64,
     /// If bounds bend the line before this point: the change of the loss that the initial gradient predicts.
-    pub(super) bent: Option<f64>,
+    pub(super) on_bound: Option<f64>,
 }
 
 impl Point {
     pub(super) fn start(value: f64, slope: f64) -> Point {
-        Point { t: 0.0, value, slope, bent: None }
+        Point { t: 0.0, value, slope, on_bound: None }
     }
 
     /// Returns `factor` times the change of the loss that the initial slope predicts.
-    fn foreseen(self, factor: f64, start: Point) -> f64 {
-        self.bent.map_or(factor * self.t * start.slope, |change| factor * change)
+    fn predicted_change(self, factor: f64, start: Point) -> f64 {
+        self.on_bound.map_or(factor * self.t * start.slope, |change| factor * change)
     }
 
     /// Returns true if value and slope are finite. A loss of −∞ is an overflow, not a success.
-    fn is_there(self) -> bool {
+    fn is_finite(self) -> bool {
         self.value.is_finite() && self.slope.is_finite()
     }
 }
@@ -53,10 +53,10 @@ pub(super) struct TreeLine<'a, 't> {
     point: &'a mut Moments,
     /// Of the last evaluation and the kept one, if the search needs slopes.
     gradients: Option<[&'a mut Moments; 2]>,
-    within: Option<Within>,
+    bounded: Option<LineBounds>,
 }
 
-struct Within {
+struct LineBounds {
     bounds: Arc<Bounds>,
     gradient: Moments,
 }
@@ -67,12 +67,12 @@ impl<'a, 't> TreeLine<'a, 't> {
         point: &'a mut Moments,
         gradients: Option<[&'a mut Moments; 2]>,
     ) -> Self {
-        let within = tree.bounds().map(|bounds| {
+        let bounded = tree.bounds().map(|bounds| {
             let mut gradient = point.clone();
             read_gradient(tree, &mut gradient);
-            Within { bounds, gradient }
+            LineBounds { bounds, gradient }
         });
-        TreeLine { tree, point, gradients, within }
+        TreeLine { tree, point, gradients, bounded }
     }
 
     /// Returns the slope at the start, and keeps the step's gradient.
@@ -82,10 +82,10 @@ impl<'a, 't> TreeLine<'a, 't> {
             None => &mut *self.point,
         };
         read_gradient(self.tree, gradient);
-        match &self.within {
+        match &self.bounded {
             None => slope(self.tree, gradient),
-            Some(Within { bounds, gradient }) => {
-                let mut along = AlongBounds::new(bounds, None, gradient);
+            Some(LineBounds { bounds, gradient }) => {
+                let mut along = ProjectedSlope::new(bounds, None, gradient);
                 self.tree.visit(&mut along);
                 along.slope
             }
@@ -93,28 +93,28 @@ impl<'a, 't> TreeLine<'a, 't> {
     }
 
     pub(super) fn finish(self, t: f64) {
-        let bounds = self.within.as_ref().map(|within| &*within.bounds);
-        self.tree.visit(&mut Stretch { t, bounds });
+        let bounds = self.bounded.as_ref().map(|bounded| &*bounded.bounds);
+        self.tree.visit(&mut ScaleUpdates { t, bounds });
     }
 }
 
 impl Line for TreeLine<'_, '_> {
     fn at(&mut self, t: f64) -> Point {
-        let bounds = self.within.as_ref().map(|within| &*within.bounds);
-        self.tree.visit(&mut GoTo { t, point: self.point, bounds });
+        let bounds = self.bounded.as_ref().map(|bounded| &*bounded.bounds);
+        self.tree.visit(&mut WriteTrialPoint { t, point: self.point, bounds });
         let (value, gradient) = match &mut self.gradients {
             None => (self.tree.value_at(self.point), None),
             Some([gradient, _]) => (self.tree.value_and_grad_at(self.point, gradient), Some(&**gradient)),
         };
-        let Some(Within { bounds, gradient: start }) = &self.within else {
-            return Point { t, value, slope: gradient.map_or(f64::NAN, |g| slope(self.tree, g)), bent: None };
+        let Some(LineBounds { bounds, gradient: start }) = &self.bounded else {
+            return Point { t, value, slope: gradient.map_or(f64::NAN, |g| slope(self.tree, g)), on_bound: None };
         };
-        let mut along = AlongBounds::new(bounds, Some(self.point), gradient.unwrap_or(start));
+        let mut along = ProjectedSlope::new(bounds, Some(self.point), gradient.unwrap_or(start));
         self.tree.visit(&mut along);
-        let mut change = Change { point: self.point, gradient: start, sum: 0.0 };
+        let mut change = PredictedChange { point: self.point, gradient: start, sum: 0.0 };
         self.tree.visit(&mut change);
         let slope = if gradient.is_some() { along.slope } else { f64::NAN };
-        Point { t, value, slope, bent: along.bent.then_some(change.sum) }
+        Point { t, value, slope, on_bound: along.on_bound.then_some(change.sum) }
     }
 
     fn keep(&mut self) {
@@ -153,31 +153,31 @@ impl LeafVisitor for Slope<'_> {
 }
 
 /// The derivative along a line with bounds: an element at a bound stays within it.
-struct AlongBounds<'a> {
+struct ProjectedSlope<'a> {
     /// The point, or `None` for the parameters.
     point: Option<&'a Moments>,
     gradient: &'a Moments,
     bounds: &'a Bounds,
     slope: f64,
     /// True if an element free at the start has met its bound.
-    bent: bool,
+    on_bound: bool,
 }
 
-impl<'a> AlongBounds<'a> {
+impl<'a> ProjectedSlope<'a> {
     fn new(bounds: &'a Bounds, point: Option<&'a Moments>, gradient: &'a Moments) -> Self {
-        AlongBounds { point, gradient, bounds, slope: 0.0, bent: false }
+        ProjectedSlope { point, gradient, bounds, slope: 0.0, on_bound: false }
     }
 }
 
-impl LeafVisitor for AlongBounds<'_> {
+impl LeafVisitor for ProjectedSlope<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let i = leaf.index;
         let (Some(gradient), Some(bounds)) = (self.gradient.get::<C>(i), self.bounds.leaf::<C>(i)) else { return };
         let point = self.point.and_then(|point| point.get::<C>(i)).unwrap_or(leaf.p);
         let mut moving = leaf.u.to_vec();
         for (((u, p), start), bounds) in moving.iter_mut().zip(point).zip(leaf.p).zip(bounds) {
-            if is_held(*p, *u, bounds) {
-                self.bent |= !is_held(*start, *u, bounds);
+            if is_blocked(*p, *u, bounds) {
+                self.on_bound |= !is_blocked(*start, *u, bounds);
                 *u = C::zero();
             }
         }
@@ -186,13 +186,13 @@ impl LeafVisitor for AlongBounds<'_> {
 }
 
 /// The change of the loss that a gradient predicts.
-struct Change<'a> {
+struct PredictedChange<'a> {
     point: &'a Moments,
     gradient: &'a Moments,
     sum: f64,
 }
 
-impl LeafVisitor for Change<'_> {
+impl LeafVisitor for PredictedChange<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let (Some(point), Some(gradient)) = (self.point.get::<C>(leaf.index), self.gradient.get::<C>(leaf.index))
         else {
@@ -204,23 +204,23 @@ impl LeafVisitor for Change<'_> {
 }
 
 /// Writes a step's point: update and sum are rounded to the parameters' dtype.
-struct GoTo<'a> {
+struct WriteTrialPoint<'a> {
     t: f64,
     point: &'a mut Moments,
     bounds: Option<&'a Bounds>,
 }
 
-impl LeafVisitor for GoTo<'_> {
+impl LeafVisitor for WriteTrialPoint<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let Some(point) = self.point.get_mut::<C>(leaf.index) else { return };
-        with_dtype!(leaf.spec.dtype(), P => go_to::<C, P>(C::of(self.t), leaf.p, leaf.u, point));
+        with_dtype!(leaf.spec.dtype(), P => trial_point::<C, P>(C::of(self.t), leaf.p, leaf.u, point));
         if let Some(bounds) = self.bounds.and_then(|bounds| bounds.leaf::<C>(leaf.index)) {
             point.iter_mut().zip(bounds).for_each(|(point, bounds)| *point = clamp(*point, bounds));
         }
     }
 }
 
-fn go_to<C: Real, P: Element>(t: C, p: &[C], u: &[C], point: &mut [C]) {
+fn trial_point<C: Real, P: Element>(t: C, p: &[C], u: &[C], point: &mut [C]) {
     for ((point, p), u) in point.iter_mut().zip(p).zip(u) {
         *point = convert::<P, C>(add_rounded(convert::<C, P>(*p), t * *u));
     }
@@ -228,12 +228,12 @@ fn go_to<C: Real, P: Element>(t: C, p: &[C], u: &[C], point: &mut [C]) {
 
 /// Multiplies the updates; by 0 all become 0. Updates end at the bounds, or by rounding slightly beyond, where they are
 /// cut off.
-pub(super) struct Stretch<'a> {
+pub(super) struct ScaleUpdates<'a> {
     pub(super) t: f64,
     pub(super) bounds: Option<&'a Bounds>,
 }
 
-impl LeafVisitor for Stretch<'_> {
+impl LeafVisitor for ScaleUpdates<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         if self.t == 0.0 {
             return leaf.u.fill(C::zero());
@@ -242,14 +242,14 @@ impl LeafVisitor for Stretch<'_> {
         leaf.u.iter_mut().for_each(|u| *u = t * *u);
         if let Some(bounds) = self.bounds.and_then(|bounds| bounds.leaf::<C>(leaf.index)) {
             for ((u, p), bounds) in leaf.u.iter_mut().zip(leaf.p).zip(bounds) {
-                *u = up_to(*p, *u, bounds);
+                *u = clip_to_bound(*p, *u, bounds);
             }
         }
     }
 }
 
 /// Shortens the update to the bound, or by rounding slightly beyond it.
-fn up_to<C: Real>(p: C, u: C, [lower, upper]: [C; 2]) -> C {
+fn clip_to_bound<C: Real>(p: C, u: C, [lower, upper]: [C; 2]) -> C {
     let (bound, out) = if p + u < lower {
         (lower, -C::one())
     } else if p + u > upper {
@@ -267,6 +267,6 @@ fn guess_or_one(guess: f64) -> f64 {
 }
 
 /// Returns the positive part; infinite for NaN.
-fn excess(x: f64) -> f64 {
+fn positive_part(x: f64) -> f64 {
     if x.is_nan() { f64::INFINITY } else { x.max(0.0) }
 }

@@ -1,7 +1,7 @@
 //! Brackets an interval with a point that satisfies the strong Wolfe conditions, and narrows it down.
 
 use super::super::Interpolation;
-use super::{Line, Point, excess, guess_or_one};
+use super::{Line, Point, guess_or_one, positive_part};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Zoom {
@@ -18,7 +18,7 @@ pub(crate) struct Zoom {
 
 /// The result; the line keeps its gradient.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct LineSearchResult {
     pub(crate) t: f64,
     pub(crate) value: f64,
     pub(crate) evaluations: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Found {
 
 /// A point and its violations of the conditions.
 #[derive(Clone, Copy, Debug)]
-struct Judged {
+struct Candidate {
     point: Point,
     decrease_error: f64,
     curvature_error: f64,
@@ -45,22 +45,22 @@ struct Bracket {
 
 impl Zoom {
     /// Searches from `start`, whose `t` is 0.
-    pub(crate) fn search(&self, line: &mut impl Line, start: Point, guess: f64) -> Found {
-        let nowhere = Judged { point: start, decrease_error: f64::INFINITY, curvature_error: f64::INFINITY };
+    pub(crate) fn search(&self, line: &mut impl Line, start: Point, guess: f64) -> LineSearchResult {
+        let failed = Candidate { point: start, decrease_error: f64::INFINITY, curvature_error: f64::INFINITY };
         if start.value.is_nan() || !start.slope.is_finite() {
-            return nowhere.found(0);
+            return failed.found(0);
         }
-        let (mut kept, mut before, mut bracket) = (nowhere, start, None::<Bracket>);
+        let (mut kept, mut before, mut bracket) = (failed, start, None::<Bracket>);
         let mut t = guess_or_one(guess);
         for evaluations in 1.. {
             let at_most = self.max_learning_rate.unwrap_or(f64::INFINITY);
             let longest = bracket.is_none() && t >= at_most;
             let narrow = bracket.is_some_and(|b| b.length() <= self.stepsize_precision);
             t = match &bracket {
-                Some(bracket) => bracket.inside(self.interpolation),
+                Some(bracket) => bracket.interpolate(self.interpolation),
                 None => t.min(at_most),
             };
-            let now = self.judge(start, line.at(t));
+            let now = self.check_wolfe(start, line.at(t));
             let enough = now.decrease_error <= self.tol;
             let done = enough && now.curvature_error <= self.tol;
             // Without a bracket each point is lower than the last.
@@ -77,21 +77,21 @@ impl Zoom {
                 return now.accepted(line, kept).found(evaluations);
             }
             if evaluations >= self.max_linesearch_steps as u64 || (narrow && kept.point.t > 0.0) {
-                return now.or_last_resort(line, kept).found(evaluations);
+                return now.or_fallback(line, kept).found(evaluations);
             }
             before = now.point;
             t *= self.increase_factor;
         }
-        nowhere.found(0)
+        failed.found(0)
     }
 
     /// Evaluates the strong Wolfe conditions; the first also in the approximate form, robust to rounding.
-    fn judge(&self, start: Point, point: Point) -> Judged {
-        if !point.is_there() {
+    fn check_wolfe(&self, start: Point, point: Point) -> Candidate {
+        if !point.is_finite() {
             let point = Point { value: f64::INFINITY, ..point };
-            return Judged { point, decrease_error: f64::INFINITY, curvature_error: f64::INFINITY };
+            return Candidate { point, decrease_error: f64::INFINITY, curvature_error: f64::INFINITY };
         }
-        let decrease = point.value - start.value - point.foreseen(self.slope_rtol, start);
+        let decrease = point.value - start.value - point.predicted_change(self.slope_rtol, start);
         let approximate = self.approx_dec_rtol.map_or(f64::INFINITY, |rtol| {
             let flat = point.slope - (2.0 * self.slope_rtol - 1.0) * start.slope;
             let near = point.value - start.value - rtol * start.value.abs();
@@ -100,14 +100,18 @@ impl Zoom {
         let curvature = match self.curv_rtol {
             f64::INFINITY => 0.0,
             // At a bend the slope jumps, and may nowhere be small.
-            _ if point.bent.is_some() => 0.0,
+            _ if point.on_bound.is_some() => 0.0,
             rtol => point.slope.abs() - rtol * start.slope.abs(),
         };
-        Judged { point, decrease_error: excess(decrease.min(approximate)), curvature_error: excess(curvature) }
+        Candidate {
+            point,
+            decrease_error: positive_part(decrease.min(approximate)),
+            curvature_error: positive_part(curvature),
+        }
     }
 
     /// Returns the interval between a new point and the previous one, unless the loss still decreases.
-    fn bracket(&self, now: Judged, before: Point, first: bool) -> Option<Bracket> {
+    fn bracket(&self, now: Candidate, before: Point, first: bool) -> Option<Bracket> {
         let rises = now.decrease_error > 0.0 || (!first && now.point.value >= before.value);
         match (rises, now.point.slope >= 0.0) {
             (true, _) => Some(Bracket { low: before, high: now.point, third: before }),
@@ -117,14 +121,14 @@ impl Zoom {
     }
 }
 
-impl Judged {
-    fn found(self, evaluations: u64) -> Found {
-        let Judged { point: Point { t, value, .. }, decrease_error, curvature_error } = self;
-        Found { t, value, evaluations, decrease_error, curvature_error }
+impl Candidate {
+    fn found(self, evaluations: u64) -> LineSearchResult {
+        let Candidate { point: Point { t, value, .. }, decrease_error, curvature_error } = self;
+        LineSearchResult { t, value, evaluations, decrease_error, curvature_error }
     }
 
     /// Accepts the last point and keeps its gradient.
-    fn accepted(self, line: &mut impl Line, kept: Judged) -> Judged {
+    fn accepted(self, line: &mut impl Line, kept: Candidate) -> Candidate {
         if self.point.t != kept.point.t {
             line.keep();
         }
@@ -132,7 +136,7 @@ impl Judged {
     }
 
     /// Returns the best point with enough decrease, else the last if its loss is lower.
-    fn or_last_resort(self, line: &mut impl Line, kept: Judged) -> Judged {
+    fn or_fallback(self, line: &mut impl Line, kept: Candidate) -> Candidate {
         let lower = self.decrease_error.is_finite() && self.point.value < kept.point.value;
         if kept.point.t > 0.0 || !lower { kept } else { self.accepted(line, kept) }
     }
@@ -144,7 +148,7 @@ impl Bracket {
     }
 
     /// Returns the minimum of a cubic or parabola, if not too close to an end, else the middle.
-    fn inside(&self, interpolation: Interpolation) -> f64 {
+    fn interpolate(&self, interpolation: Interpolation) -> f64 {
         let Bracket { low, high, third } = *self;
         let (left, right, length) = (low.t.min(high.t), low.t.max(high.t), self.length());
         let clear_by = |margin: f64| move |t: &f64| *t > left + margin * length && *t < right - margin * length;
@@ -158,7 +162,7 @@ impl Bracket {
     }
 
     /// Returns the subinterval after a point inside.
-    fn narrowed(self, now: Judged) -> Bracket {
+    fn narrowed(self, now: Candidate) -> Bracket {
         let Bracket { low, high, .. } = self;
         let point = now.point;
         if now.decrease_error > 0.0 || point.value >= low.value {

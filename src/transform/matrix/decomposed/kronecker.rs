@@ -18,12 +18,12 @@ use crate::tree::LeafSpec;
 
 /// Element `[i, j]` of a matrix is at `rows[i] + cols[j]`.
 #[derive(Debug, Hash)]
-pub(super) struct Places {
+pub(super) struct MatrixOffsets {
     pub(super) rows: Vec<usize>,
     pub(super) cols: Vec<usize>,
 }
 
-impl Places {
+impl MatrixOffsets {
     pub(super) fn size(&self) -> [usize; 2] {
         [self.rows.len(), self.cols.len()]
     }
@@ -45,7 +45,7 @@ impl Places {
 /// The matrices with a factor for at least one side: one no longer than `most`.
 #[derive(Clone, Debug)]
 pub(super) struct Matrices {
-    of_leaf: Arc<[Option<Places>]>,
+    of_leaf: Arc<[Option<MatrixOffsets>]>,
     axes: u64,
 }
 
@@ -74,14 +74,16 @@ impl Matrices {
         Ok(Matrices { of_leaf: leaves.map(of).collect::<Result<_>>()?, axes: hasher.finish() })
     }
 
-    pub(super) fn of(&self, leaf: usize) -> Option<&Places> {
+    pub(super) fn of(&self, leaf: usize) -> Option<&MatrixOffsets> {
         self.of_leaf[leaf].as_ref()
     }
 }
 
-fn places(numbers: &WeightDimensionNumbers, most: usize, leaf: &LeafSpec, what: &str) -> Result<Option<Places>> {
+fn places(numbers: &WeightDimensionNumbers, most: usize, leaf: &LeafSpec, what: &str) -> Result<Option<MatrixOffsets>> {
     let matrix = one_matrix(numbers, leaf, what)?;
-    Ok(matrix.map(|[rows, cols]| Places { rows, cols }).filter(|places| places.size().iter().any(|n| *n <= most)))
+    Ok(matrix
+        .map(|[rows, cols]| MatrixOffsets { rows, cols })
+        .filter(|places| places.size().iter().any(|n| *n <= most)))
 }
 
 /// Allocates zeroed square arrays for all sides of at most `most`.
@@ -106,45 +108,45 @@ pub(super) fn square_arrays(
 
 /// Scratch space for both compute types and decompositions; not saved.
 #[derive(Default)]
-pub(super) struct Rooms {
-    single: Room<f32>,
-    double: Room<f64>,
+pub(super) struct ScratchByType {
+    single: KroneckerScratch<f32>,
+    double: KroneckerScratch<f64>,
 }
 
 /// A clone starts empty.
-impl Clone for Rooms {
-    fn clone(&self) -> Rooms {
-        Rooms::default()
+impl Clone for ScratchByType {
+    fn clone(&self) -> ScratchByType {
+        ScratchByType::default()
     }
 }
 
-impl fmt::Debug for Rooms {
+impl fmt::Debug for ScratchByType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rooms").finish_non_exhaustive()
     }
 }
 
-impl Rooms {
-    pub(super) fn of<C: Real>(&mut self) -> &mut Room<C> {
-        let room: &mut dyn Any = match C::DTYPE {
+impl ScratchByType {
+    pub(super) fn of<C: Real>(&mut self) -> &mut KroneckerScratch<C> {
+        let buffers: &mut dyn Any = match C::DTYPE {
             DType::F64 => &mut self.double,
             _ => &mut self.single,
         };
-        let Some(room) = room.downcast_mut() else { unreachable!("there is room for each compute type") };
-        room
+        let Some(buffers) = buffers.downcast_mut() else { unreachable!("there is room for each compute type") };
+        buffers
     }
 }
 
-pub(super) struct Room<C> {
+pub(super) struct KroneckerScratch<C> {
     pub(super) gradient: Vec<C>,
     pub(super) mean: Vec<C>,
-    spare: Vec<C>,
+    temporary: Vec<C>,
     pub(super) eigen: Eigen,
 }
 
-impl<C> Default for Room<C> {
-    fn default() -> Room<C> {
-        Room { gradient: Vec::new(), mean: Vec::new(), spare: Vec::new(), eigen: Eigen::default() }
+impl<C> Default for KroneckerScratch<C> {
+    fn default() -> KroneckerScratch<C> {
+        KroneckerScratch { gradient: Vec::new(), mean: Vec::new(), temporary: Vec::new(), eigen: Eigen::default() }
     }
 }
 
@@ -158,7 +160,7 @@ pub(super) enum Of {
     Mean,
 }
 
-impl<C: Real> Room<C> {
+impl<C: Real> KroneckerScratch<C> {
     /// Computes `x ← left·x·right`, where absent factors are the identity.
     pub(super) fn multiply(
         &mut self,
@@ -171,7 +173,7 @@ impl<C: Real> Room<C> {
             Of::Gradient => &mut self.gradient,
             Of::Mean => &mut self.mean,
         };
-        let out = &mut self.spare;
+        let out = &mut self.temporary;
         if let Some(left) = left {
             out.resize(rows * cols, C::zero());
             matmul(left, matrix(x, rows, cols), out);
@@ -195,10 +197,10 @@ impl<C: Real> Room<C> {
     ) {
         let gradient = matrix(&self.gradient, rows, cols);
         let x = if of_rows { gradient } else { gradient.reversed_axes() };
-        self.spare.resize(factor.len(), C::zero());
-        symmetric_matmul(x, x.reversed_axes(), &mut self.spare);
+        self.temporary.resize(factor.len(), C::zero());
+        symmetric_matmul(x, x.reversed_axes(), &mut self.temporary);
         let [keep, take] = [keep, take].map(C::of);
-        factor.iter_mut().zip(&self.spare).for_each(|(factor, x)| *factor = keep * *factor + take * *x);
+        factor.iter_mut().zip(&self.temporary).for_each(|(factor, x)| *factor = keep * *factor + take * *x);
     }
 }
 

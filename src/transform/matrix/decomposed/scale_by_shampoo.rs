@@ -1,5 +1,5 @@
 use super::super::WeightDimensionNumbers;
-use super::kronecker::{Matrices, Of, Rooms, square, square_arrays};
+use super::kronecker::{Matrices, Of, ScratchByType, square, square_arrays};
 use crate::numeric::sums::squares;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
@@ -81,10 +81,10 @@ pub fn scale_by_shampoo() -> ScaleByShampoo {
 
 part! {
     /// See [`scale_by_shampoo`].
-    pub ScaleByShampoo as "scale_by_shampoo": Whole, OWN_SIZE;
+    pub ScaleByShampoo as "scale_by_shampoo": Whole, SCALE_INVARIANT;
     hyperparams {
         /// Decay of the factors; 1 is no decay.
-        b2: PART = 1.0;
+        b2: POSITIVE_FRACTION = 1.0;
         /// Added to the eigenvalues.
         eps: POSITIVE = 1e-6;
     }
@@ -120,7 +120,7 @@ pub struct ScaleByShampooState {
     /// Sums or running means of the squares of leaves that are no matrices.
     pub v: Moments,
     matrices: Matrices,
-    rooms: Rooms,
+    scratch: ScratchByType,
 }
 
 state_fields!(ScaleByShampooState { count, updates, left, right, left_root, right_root, v } means { matrices });
@@ -129,8 +129,8 @@ impl WholeTreeTransformation for ScaleByShampoo {
     const SCOPE: Scope = Scope::LEAF;
     type State = ScaleByShampooState;
 
-    fn work(&self, leaf: &LeafSpec) -> f64 {
-        super::super::work_of_products(leaf)
+    fn cost(&self, leaf: &LeafSpec) -> f64 {
+        super::super::product_cost(leaf)
     }
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByShampooState> {
@@ -147,7 +147,7 @@ impl WholeTreeTransformation for ScaleByShampoo {
             right,
             v: Moments::like(at.structure(), &others, 0.0, |leaf| leaf.dtype().compute())?,
             matrices,
-            rooms: Rooms::default(),
+            scratch: ScratchByType::default(),
         })
     }
 
@@ -175,7 +175,7 @@ struct Precondition<'a> {
 impl LeafVisitor for Precondition<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let (i, u) = (leaf.index, leaf.u);
-        let ScaleByShampooState { updates, left, right, left_root, right_root, v, matrices, rooms, .. } =
+        let ScaleByShampooState { updates, left, right, left_root, right_root, v, matrices, scratch, .. } =
             &mut *self.state;
         let updates = self.clock.of_leaf(updates, i).updates;
         if let Some(v) = v.get_mut::<C>(i) {
@@ -187,11 +187,11 @@ impl LeafVisitor for Precondition<'_> {
             return;
         }
         let Some(places) = matrices.of(i).filter(|_| !u.is_empty()) else { return };
-        let (room, size) = (rooms.of::<C>(), places.size());
-        places.read(u, &mut room.gradient);
+        let (buffers, size) = (scratch.of::<C>(), places.size());
+        places.read(u, &mut buffers.gradient);
         for (factor, of_rows) in [(&mut *left, true), (&mut *right, false)] {
             if let Some(factor) = factor.get_mut::<C>(i) {
-                room.accumulate(size, of_rows, self.keep, self.take, factor);
+                buffers.accumulate(size, of_rows, self.keep, self.take, factor);
             }
         }
         let Some(preconditioned) = updates.checked_sub(self.start) else { return };
@@ -203,17 +203,17 @@ impl LeafVisitor for Precondition<'_> {
         loop {
             for (factor, root, n) in [(&*left, &mut *left_root, size[0]), (&*right, &mut *right_root, size[1])] {
                 if let (true, Some(factor), Some(root)) = (fresh, factor.get::<C>(i), root.get_mut::<C>(i)) {
-                    room.eigen.power(factor, n, self.eps, power, root);
+                    buffers.eigen.power(factor, n, self.eps, power, root);
                 }
             }
             let [left, right] = [&*left_root, &*right_root].map(|root| root.get::<C>(i));
-            room.multiply(Of::Gradient, size, left.map(|x| square(x, size[0])), right.map(|x| square(x, size[1])));
-            if fresh || squares(&room.gradient) <= most {
+            buffers.multiply(Of::Gradient, size, left.map(|x| square(x, size[0])), right.map(|x| square(x, size[1])));
+            if fresh || squares(&buffers.gradient) <= most {
                 break;
             }
             fresh = true;
-            places.read(u, &mut room.gradient);
+            places.read(u, &mut buffers.gradient);
         }
-        places.write(&room.gradient, u);
+        places.write(&buffers.gradient, u);
     }
 }

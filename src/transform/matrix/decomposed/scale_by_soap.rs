@@ -1,5 +1,5 @@
 use super::super::WeightDimensionNumbers;
-use super::kronecker::{Matrices, Of, Places, Rooms, square, square_arrays};
+use super::kronecker::{Matrices, MatrixOffsets, Of, ScratchByType, square, square_arrays};
 use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 use crate::tree::LeafSpec;
@@ -75,7 +75,7 @@ pub fn scale_by_soap() -> ScaleBySoap {
 
 part! {
     /// See [`scale_by_soap`].
-    pub ScaleBySoap as "scale_by_soap": Whole, OWN_SIZE;
+    pub ScaleBySoap as "scale_by_soap": Whole, SCALE_INVARIANT;
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.95;
@@ -118,7 +118,7 @@ pub struct ScaleBySoapState {
     /// The basis of the columns, as columns.
     pub right_basis: Moments,
     matrices: Matrices,
-    rooms: Rooms,
+    scratch: ScratchByType,
 }
 
 state_fields!(ScaleBySoapState { count, updates, mu, nu, left, right, left_basis, right_basis } means { matrices });
@@ -127,8 +127,8 @@ impl WholeTreeTransformation for ScaleBySoap {
     const SCOPE: Scope = Scope::LEAF;
     type State = ScaleBySoapState;
 
-    fn work(&self, leaf: &LeafSpec) -> f64 {
-        super::super::work_of_products(leaf)
+    fn cost(&self, leaf: &LeafSpec) -> f64 {
+        super::super::product_cost(leaf)
     }
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleBySoapState> {
@@ -145,7 +145,7 @@ impl WholeTreeTransformation for ScaleBySoap {
             left,
             right,
             matrices,
-            rooms: Rooms::default(),
+            scratch: ScratchByType::default(),
         })
     }
 
@@ -180,35 +180,35 @@ impl Scale<'_> {
     }
 
     fn accumulate<C: Real>(&mut self, leaf: usize, size: [usize; 2]) {
-        let ScaleBySoapState { left, right, rooms, .. } = &mut *self.state;
-        let room = rooms.of::<C>();
+        let ScaleBySoapState { left, right, scratch, .. } = &mut *self.state;
+        let buffers = scratch.of::<C>();
         for (factor, of_rows) in [(left, true), (right, false)] {
             if let Some(factor) = factor.get_mut::<C>(leaf) {
-                room.accumulate(size, of_rows, self.shampoo, 1.0 - self.shampoo, factor);
+                buffers.accumulate(size, of_rows, self.shampoo, 1.0 - self.shampoo, factor);
             }
         }
     }
 
     fn begin<C: Real>(&mut self, leaf: usize, size: [usize; 2]) {
-        let ScaleBySoapState { left, right, left_basis, right_basis, rooms, .. } = &mut *self.state;
-        let room = rooms.of::<C>();
+        let ScaleBySoapState { left, right, left_basis, right_basis, scratch, .. } = &mut *self.state;
+        let buffers = scratch.of::<C>();
         for (factor, basis, n) in [(left, left_basis, size[0]), (right, right_basis, size[1])] {
             if let (Some(factor), Some(basis)) = (factor.get::<C>(leaf), basis.get_mut::<C>(leaf)) {
-                room.eigen.vectors(factor, n, basis);
+                buffers.eigen.vectors(factor, n, basis);
             }
         }
     }
 
     /// Improves the bases, and reorders the second moments alike.
-    fn refresh<C: Real>(&mut self, leaf: usize, places: &Places) {
-        let ScaleBySoapState { nu, left, right, left_basis, right_basis, rooms, .. } = &mut *self.state;
-        let (room, [rows, cols]) = (rooms.of::<C>(), places.size());
+    fn refresh<C: Real>(&mut self, leaf: usize, places: &MatrixOffsets) {
+        let ScaleBySoapState { nu, left, right, left_basis, right_basis, scratch, .. } = &mut *self.state;
+        let (buffers, [rows, cols]) = (scratch.of::<C>(), places.size());
         let Some(nu) = nu.get_mut::<C>(leaf) else { return };
         for (factor, basis, of_rows) in [(left, left_basis, true), (right, right_basis, false)] {
             let (Some(factor), Some(basis)) = (factor.get::<C>(leaf), basis.get_mut::<C>(leaf)) else { continue };
-            let old = &mut room.mean;
+            let old = &mut buffers.mean;
             places.read(nu, old);
-            room.eigen.improve(factor, if of_rows { rows } else { cols }, basis, |order| {
+            buffers.eigen.improve(factor, if of_rows { rows } else { cols }, basis, |order| {
                 for i in 0..rows {
                     for j in 0..cols {
                         let from = if of_rows { order[i].1 * cols + j } else { i * cols + order[j].1 };
@@ -219,24 +219,24 @@ impl Scale<'_> {
         }
     }
 
-    fn step<C: Real>(&mut self, leaf: usize, places: &Places, u: &mut [C], updates: u64) {
+    fn step<C: Real>(&mut self, leaf: usize, places: &MatrixOffsets, u: &mut [C], updates: u64) {
         let adam = self.adam::<C>(updates - 1);
-        let ScaleBySoapState { mu, nu, left_basis, right_basis, rooms, .. } = &mut *self.state;
-        let (room, size) = (rooms.of::<C>(), places.size());
+        let ScaleBySoapState { mu, nu, left_basis, right_basis, scratch, .. } = &mut *self.state;
+        let (buffers, size) = (scratch.of::<C>(), places.size());
         let (Some(mu), Some(nu)) = (mu.get_mut::<C>(leaf), nu.get_mut::<C>(leaf)) else { return };
         let left = left_basis.get::<C>(leaf).map(|q| square(q, size[0]));
         let right = right_basis.get::<C>(leaf).map(|q| square(q, size[1]));
         mu.iter_mut().zip(&*u).for_each(|(m, u)| *m = adam.mean1.with(*m, *u));
-        places.read(mu, &mut room.mean);
-        room.multiply(Of::Mean, size, left.map(|q| q.reversed_axes()), right);
-        room.multiply(Of::Gradient, size, left.map(|q| q.reversed_axes()), right);
+        places.read(mu, &mut buffers.mean);
+        buffers.multiply(Of::Mean, size, left.map(|q| q.reversed_axes()), right);
+        buffers.multiply(Of::Gradient, size, left.map(|q| q.reversed_axes()), right);
         let (rows, cols) = (&places.rows, &places.cols);
         let elements = rows.iter().flat_map(|i| cols.iter().map(move |j| i + j));
-        for ((m, g), at) in room.mean.iter_mut().zip(&room.gradient).zip(elements) {
+        for ((m, g), at) in buffers.mean.iter_mut().zip(&buffers.gradient).zip(elements) {
             *m = adam.scaled(*m, *g, &mut nu[at]);
         }
-        room.multiply(Of::Mean, size, left, right.map(|q| q.reversed_axes()));
-        places.write(&room.mean, u);
+        buffers.multiply(Of::Mean, size, left, right.map(|q| q.reversed_axes()));
+        places.write(&buffers.mean, u);
     }
 }
 
@@ -258,7 +258,7 @@ impl LeafVisitor for Scale<'_> {
             return;
         }
         let size = places.size();
-        places.read(leaf.u, &mut self.state.rooms.of::<C>().gradient);
+        places.read(leaf.u, &mut self.state.scratch.of::<C>().gradient);
         // The step uses the bases; the factors may be a step ahead.
         self.accumulate::<C>(i, size);
         if updates == 0 {

@@ -2,7 +2,7 @@
 
 use crate::element::Real;
 use crate::engine::Job;
-use crate::numeric::split::{FEW, Split, each_of, half, in_parts, worth_sharing};
+use crate::numeric::split::{PARALLEL_THRESHOLD, Split, half, is_parallel, parallel_for_each, run_parallel};
 
 pub(super) struct Plain<'a, C> {
     pub(super) u: &'a [C],
@@ -56,7 +56,7 @@ pub(super) struct Factored<'a, C> {
     pub(super) col: Factor<'a, C>,
     /// True if the rows are the second axis.
     pub(super) exchanged: bool,
-    pub(super) room: &'a mut Vec<f64>,
+    pub(super) scratch: &'a mut Vec<f64>,
 }
 
 impl<C: Real> Factored<'_, C> {
@@ -66,24 +66,24 @@ impl<C: Real> Factored<'_, C> {
         // number of threads.
         let per = n.div_ceil(BLOCKS).max(BLOCK.div_ceil(m));
         let lanes = if self.steps == [m, 1] { 1 } else { LANES };
-        self.room.clear();
-        self.room.resize(n * lanes + n.div_ceil(per) * m, 0.0);
-        let (rows, cols) = self.room.split_at_mut(n * lanes);
+        self.scratch.clear();
+        self.scratch.resize(n * lanes + n.div_ceil(per) * m, 0.0);
+        let (rows, cols) = self.scratch.split_at_mut(n * lanes);
         match lanes {
-            1 => in_parts(n * m, Squares { u: &self.u[..n * m], rows, cols, size: [per, m], epsilon }),
+            1 => run_parallel(n * m, Squares { u: &self.u[..n * m], rows, cols, size: [per, m], epsilon }),
             _ => {
                 let blocks = rows.chunks_mut(per * LANES).zip(cols.chunks_exact_mut(m)).enumerate();
                 let one = |(block, (rows, cols)): &mut (usize, (&mut [f64], &mut [f64]))| {
                     sum(&self.u[*block * per * self.steps[0]..], self.steps, rows, cols, epsilon);
                 };
-                if worth_sharing(n * m, FEW) {
-                    each_of(&mut Vec::from_iter(blocks), &one);
+                if is_parallel(n * m, PARALLEL_THRESHOLD) {
+                    parallel_for_each(&mut Vec::from_iter(blocks), &one);
                 } else {
                     blocks.for_each(|mut block| one(&mut block));
                 }
             }
         }
-        let (rows, cols) = self.room.split_at_mut(n * lanes);
+        let (rows, cols) = self.scratch.split_at_mut(n * lanes);
         for i in 0..n {
             rows[i] = rows[i * lanes..][..lanes].iter().sum();
         }
@@ -165,10 +165,10 @@ impl<C: Real> Job for Squares<'_, C> {
     #[inline(always)]
     fn run(self) {
         let Squares { u, rows, cols, size: [_, m], epsilon } = self;
-        let (rows, last) = rows.as_chunks_mut::<TOGETHER>();
-        let (u, u_last) = u.split_at(rows.len() * TOGETHER * m);
+        let (rows, last) = rows.as_chunks_mut::<ROW_BLOCK>();
+        let (u, u_last) = u.split_at(rows.len() * ROW_BLOCK * m);
         for (i, rows) in rows.iter_mut().enumerate() {
-            squares(&u[i * TOGETHER * m..][..TOGETHER * m], rows, cols, epsilon);
+            squares(&u[i * ROW_BLOCK * m..][..ROW_BLOCK * m], rows, cols, epsilon);
         }
         for (i, row) in last.iter_mut().enumerate() {
             squares(&u_last[i * m..][..m], core::array::from_mut(row), cols, epsilon);
@@ -177,7 +177,7 @@ impl<C: Real> Job for Squares<'_, C> {
 }
 
 /// Rows summed together, which loads and stores column sums once.
-const TOGETHER: usize = 4;
+const ROW_BLOCK: usize = 4;
 
 /// Sums the squares of `R` rows, each row and column in order.
 #[inline(always)]

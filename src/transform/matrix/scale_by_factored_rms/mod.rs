@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::engine::{Job, current_simd_level, dispatch};
 use crate::layout::axes_by_stride;
-use crate::numeric::split::in_parts;
+use crate::numeric::split::run_parallel;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
@@ -76,7 +76,7 @@ pub fn scale_by_factored_rms() -> ScaleByFactoredRms {
 
 part! {
     /// See [`scale_by_factored_rms`].
-    pub ScaleByFactoredRms as "scale_by_factored_rms": WithLeafStatistics, OWN_SIZE;
+    pub ScaleByFactoredRms as "scale_by_factored_rms": WithLeafStatistics, SCALE_INVARIANT;
     hyperparams {
         /// Rate at which the mean becomes longer.
         decay_rate: NOT_NEGATIVE = 0.8;
@@ -112,10 +112,10 @@ pub struct ScaleByFactoredRmsState {
     by_row: Moments,
     by_col: Moments,
     layouts: Arc<[Layout]>,
-    room: Vec<f64>,
+    scratch: Vec<f64>,
 }
 
-state_fields!(ScaleByFactoredRmsState { count, updates, v_row, v_col, v } knows { layouts } room { by_row, by_col });
+state_fields!(ScaleByFactoredRmsState { count, updates, v_row, v_col, v } facts { layouts } scratch { by_row, by_col });
 
 /// Returns the stride of axis `a` in row-major means over axis `gone`.
 fn step_without(shape: &[usize], gone: usize, a: usize) -> usize {
@@ -194,14 +194,14 @@ impl LeafStatistics for ScaleByFactoredRms {
             by_row: without(1)?,
             by_col: without(0)?,
             layouts: at.structure().leaves().iter().map(layout).collect(),
-            room: Vec::new(),
+            scratch: Vec::new(),
         })
     }
 
-    fn look(&self, state: &mut ScaleByFactoredRmsState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+    fn collect_statistics(&self, state: &mut ScaleByFactoredRmsState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let clock = Clock::begin(&mut state.count, &mut state.updates, at);
         let [decay_rate, epsilon] = Hyperparam::all_at([&self.decay_rate, &self.epsilon], clock.count);
-        tree.look(&mut Means { rule: self, state, clock, decay_rate, epsilon });
+        tree.observe(&mut Means { rule: self, state, clock, decay_rate, epsilon });
     }
 
     fn scalars<C: Real>(&self, _: &ScaleByFactoredRmsState, _: usize) {}
@@ -288,14 +288,14 @@ struct Means<'a> {
 }
 
 impl LeafObserver for Means<'_> {
-    fn look<C: Real>(&mut self, i: usize, leaf: &LeafSpec, u: &[C]) {
-        let ScaleByFactoredRmsState { updates, v_row, v_col, v, by_row, by_col, room, .. } = &mut *self.state;
+    fn observe<C: Real>(&mut self, i: usize, leaf: &LeafSpec, u: &[C]) {
+        let ScaleByFactoredRmsState { updates, v_row, v_col, v, by_row, by_col, scratch, .. } = &mut *self.state;
         let before = i64::try_from(self.clock.of_leaf(updates, i).updates).unwrap_or(i64::MAX);
         let t = before.saturating_sub(self.rule.step_offset).saturating_add(1);
         let keep = if t > 1 { 1.0 - (t as f64).powf(-self.decay_rate) } else { 0.0 };
         if let Some(v) = v.get_mut::<C>(i) {
             let [keep, take, epsilon] = [keep, 1.0 - keep, self.epsilon].map(C::of);
-            return in_parts(u.len(), Plain { u, v, keep, take, epsilon });
+            return run_parallel(u.len(), Plain { u, v, keep, take, epsilon });
         }
         let (Some([down, along]), Some(row), Some(col), Some(by_row), Some(by_col)) = (
             self.rule.axes(leaf),
@@ -323,7 +323,7 @@ impl LeafObserver for Means<'_> {
             // Sums in the order of the axes, which usually are in memory order.
             let (exchanged, axes) = (down > along, [down.min(along), down.max(along)]);
             let (steps, size) = (axes.map(|a| strides[a] as usize), axes.map(|a| shape[a]));
-            Factored { u: &u[at..], steps, size, row, col, exchanged, room }.update(keep, self.epsilon);
+            Factored { u: &u[at..], steps, size, row, col, exchanged, scratch }.update(keep, self.epsilon);
         }
     }
 }

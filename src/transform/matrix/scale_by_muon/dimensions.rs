@@ -190,16 +190,16 @@ impl WeightDimensionNumbers {
 
 /// Element `[i, j]` of a matrix at `m` is at `m + down[i] + along[j]`, with no more rows than columns.
 #[derive(Clone, Debug, Hash)]
-pub(super) struct Places {
+pub(super) struct MatrixOffsets {
     pub(super) matrices: Vec<usize>,
     pub(super) down: Vec<usize>,
     pub(super) along: Vec<usize>,
     /// Transpositions `[a, b, c, d]` to `[a, c, b, d]`, in turn, from memory order to row-major matrices.
-    pub(super) turns: Vec<[usize; 4]>,
+    pub(super) transpositions: Vec<[usize; 4]>,
 }
 
 /// Returns the rows and columns of a leaf's matrices, if any.
-pub(crate) fn fans(numbers: &WeightDimensionNumbers, leaf: &LeafSpec, layout: Layout) -> Option<[usize; 2]> {
+pub(crate) fn matrix_shape(numbers: &WeightDimensionNumbers, leaf: &LeafSpec, layout: Layout) -> Option<[usize; 2]> {
     let axes = numbers.of(leaf, layout)?.axes(leaf)?;
     Some(axes.map(|axes| axes.iter().map(|&a| leaf.shape()[a]).product()))
 }
@@ -208,7 +208,7 @@ pub(super) fn matrices_of(
     numbers: &WeightDimensionNumbers,
     at: &InitContext<'_>,
     what: &str,
-) -> Result<Vec<Option<Places>>> {
+) -> Result<Vec<Option<MatrixOffsets>>> {
     numbers.check(at, what)?;
     let leaves = at.structure().leaves().iter().zip(at.active());
     leaves
@@ -221,19 +221,19 @@ pub(super) fn matrices_of(
                 let expected = "such that each leaf has axes for rows and others for columns";
                 return Err(Error::argument(what, "weight_dimension_numbers", expected, format!("the leaf `{leaf}`")));
             };
-            Ok(Some(places_of(leaf, axes)))
+            Ok(Some(offsets_of(leaf, axes)))
         })
         .collect()
 }
 
-fn places_of(leaf: &LeafSpec, [mut down, mut along]: [Vec<usize>; 2]) -> Places {
+fn offsets_of(leaf: &LeafSpec, [mut down, mut along]: [Vec<usize>; 2]) -> MatrixOffsets {
     let others: Vec<usize> = (0..leaf.ndim()).filter(|a| !down.contains(a) && !along.contains(a)).collect();
     if size(leaf, &down) > size(leaf, &along) {
         core::mem::swap(&mut down, &mut along);
     }
-    let turns = turns(leaf, &[&others[..], &down, &along].concat());
+    let transpositions = transpositions(leaf, &[&others[..], &down, &along].concat());
     let [matrices, down, along] = [others, down, along].map(|axes| places(leaf, &axes));
-    Places { matrices, down, along, turns }
+    MatrixOffsets { matrices, down, along, transpositions }
 }
 
 /// Returns the places of rows and columns of a leaf's only matrix: element `[i, j]` is at their sum.
@@ -262,20 +262,20 @@ fn size(leaf: &LeafSpec, axes: &[usize]) -> usize {
 }
 
 /// Returns the transpositions from memory order to this order of axes.
-fn turns(leaf: &LeafSpec, order: &[usize]) -> Vec<[usize; 4]> {
+fn transpositions(leaf: &LeafSpec, order: &[usize]) -> Vec<[usize; 4]> {
     let mut lie: Vec<usize> = (0..leaf.ndim()).collect();
     sort_axes(&mut lie, &|a| leaf.strides()[a]);
-    let mut turns = Vec::new();
+    let mut transpositions = Vec::new();
     for (to, axis) in order.iter().enumerate() {
         let from = to + lie[to..].iter().position(|a| a == axis).expect("an order has each axis once");
         let shape =
             [size(leaf, &lie[..to]), size(leaf, &lie[to..from]), size(leaf, &[*axis]), size(leaf, &lie[from + 1..])];
         lie[to..=from].rotate_right(1);
         if shape[1] > 1 && shape[2] > 1 {
-            turns.push(shape);
+            transpositions.push(shape);
         }
     }
-    turns
+    transpositions
 }
 
 /// Returns the places along some axes, the last fastest; none for an empty leaf.
@@ -374,7 +374,7 @@ mod tests {
     use crate::tree::Structure;
     use ndarray::{ArrayD, ShapeBuilder};
 
-    fn turned(x: &[usize], [a, b, c, d]: [usize; 4]) -> Vec<usize> {
+    fn transposed(x: &[usize], [a, b, c, d]: [usize; 4]) -> Vec<usize> {
         let at = |i: usize| {
             let (last, i) = (i % d, i / d);
             let (second, i) = (i % b, i / b);
@@ -398,13 +398,13 @@ mod tests {
         for (shape, rows, columns) in shapes {
             for leaf in [ArrayD::<f32>::zeros(shape), ArrayD::zeros(shape.f())] {
                 let structure = Structure::of(&leaf).unwrap();
-                let places = places_of(&structure.leaves()[0], [rows.into(), columns.into()]);
+                let places = offsets_of(&structure.leaves()[0], [rows.into(), columns.into()]);
                 let lie: Vec<usize> = (0..leaf.len()).collect();
-                let made = places.turns.iter().fold(lie, |x, shape| turned(&x, *shape));
-                let Places { matrices, down, along, .. } = &places;
+                let original = places.transpositions.iter().fold(lie, |x, shape| transposed(&x, *shape));
+                let MatrixOffsets { matrices, down, along, .. } = &places;
                 let rows_of = |at: &usize| down.iter().map(move |i| at + i).collect::<Vec<_>>();
                 let places = matrices.iter().flat_map(rows_of).flat_map(|at| along.iter().map(move |j| at + j));
-                assert_eq!(made, places.collect::<Vec<_>>(), "{shape:?}, {rows:?}, {columns:?}");
+                assert_eq!(original, places.collect::<Vec<_>>(), "{shape:?}, {rows:?}, {columns:?}");
             }
         }
     }

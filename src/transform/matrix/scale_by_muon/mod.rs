@@ -4,13 +4,13 @@ mod remote;
 
 use std::sync::Arc;
 
-use self::dimensions::{Places, matrices_of};
+use self::dimensions::{MatrixOffsets, matrices_of};
 use self::newton_schulz::Scratch;
 use crate::engine::{Line, RemoteLeaf};
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
-pub(super) use self::dimensions::fans;
+pub(super) use self::dimensions::matrix_shape;
 #[cfg(feature = "faer")]
 pub(super) use self::dimensions::one_matrix;
 pub use self::dimensions::{DimensionNumbers, MatrixAxes, WeightDimensionNumbers};
@@ -79,7 +79,7 @@ pub fn scale_by_muon() -> ScaleByMuon {
 
 part! {
     /// See [`scale_by_muon`].
-    pub ScaleByMuon as "scale_by_muon": Whole, OWN_SIZE;
+    pub ScaleByMuon as "scale_by_muon": Whole, SCALE_INVARIANT;
     hyperparams {
         /// Decay of the running mean.
         beta: DECAY = 0.95;
@@ -116,11 +116,11 @@ pub struct ScaleByMuonState {
     pub updates: PerLeaf<Count>,
     /// Running means.
     pub mu: Moments,
-    places: Arc<[Option<Places>]>,
+    places: Arc<[Option<MatrixOffsets>]>,
     scratch: Scratch,
 }
 
-state_fields!(ScaleByMuonState { count, updates, mu } knows { places });
+state_fields!(ScaleByMuonState { count, updates, mu } facts { places });
 
 impl ScaleByMuon {
     fn check_coeffs(&self) -> Result<()> {
@@ -135,8 +135,8 @@ impl WholeTreeTransformation for ScaleByMuon {
     const SCOPE: Scope = Scope::LEAF.remote();
     type State = ScaleByMuonState;
 
-    fn work(&self, leaf: &LeafSpec) -> f64 {
-        super::work_of_products(leaf)
+    fn cost(&self, leaf: &LeafSpec) -> f64 {
+        super::product_cost(leaf)
     }
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByMuonState> {
@@ -160,31 +160,31 @@ impl WholeTreeTransformation for ScaleByMuon {
 
 #[derive(Clone, Copy)]
 struct Momentum {
-    keep: f64,
-    take: f64,
-    of_mean: f64,
-    of_update: f64,
+    decay: f64,
+    weight: f64,
+    mean_weight: f64,
+    update_weight: f64,
 }
 
 impl Momentum {
     fn of(beta: f64, nesterov: bool, clock: Clock) -> Momentum {
         let unbias = 1.0 / clock.bias_correction(beta);
         let next = Clock::after(clock.updates.saturating_add(1));
-        let (of_mean, of_update) = match nesterov {
+        let (mean_weight, update_weight) = match nesterov {
             true => (beta / next.bias_correction(beta), (1.0 - beta) * unbias),
             false => (unbias, 0.0),
         };
-        Momentum { keep: beta, take: 1.0 - beta, of_mean, of_update }
+        Momentum { decay: beta, weight: 1.0 - beta, mean_weight, update_weight }
     }
 
     /// Advances the mean, and replaces the updates by the corrected mean.
     fn apply<C: Real>(self, mean: &mut [C], u: &mut [C]) {
-        let [keep, take] = [C::of(self.keep), C::of(self.take)];
-        let [of_mean, of_update] = [C::of(self.of_mean), C::of(self.of_update)];
+        let [decay, weight] = [C::of(self.decay), C::of(self.weight)];
+        let [mean_weight, update_weight] = [C::of(self.mean_weight), C::of(self.update_weight)];
         for (mean, u) in mean.iter_mut().zip(u) {
-            let m = keep * *mean + take * *u;
+            let m = decay * *mean + weight * *u;
             *mean = m;
-            *u = of_mean * m + of_update * *u;
+            *u = mean_weight * m + update_weight * *u;
         }
     }
 }

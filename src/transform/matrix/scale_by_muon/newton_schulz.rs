@@ -1,6 +1,6 @@
 //! The Newton-Schulz iteration, which brings the singular values of a matrix near 1.
 
-use super::dimensions::Places;
+use super::dimensions::MatrixOffsets;
 use crate::engine::{Job, SimdLevel, current_simd_level, dispatch, sum_tile};
 use crate::numeric::matmul::{matmul, matrix, symmetric_matmul};
 use crate::numeric::spectral::spectral_norm;
@@ -124,7 +124,7 @@ impl Preconditioning {
 }
 
 /// Least divisor of the last two methods, before the root.
-pub(super) const LEAST: f64 = 1e-8;
+pub(super) const MIN_SQUARED_NORM: f64 = 1e-8;
 
 /// One or several matrices `x` on any device.
 pub(super) trait Matrices {
@@ -133,10 +133,10 @@ pub(super) trait Matrices {
     fn gram(&mut self);
     /// Scales the rows of `x` and `a`, if the method does so after the product.
     fn precondition(&mut self, preconditioning: Preconditioning);
-    /// `s ← of_gram·a + of_square·a²`
-    fn polynomial(&mut self, of_gram: f64, of_square: f64);
-    /// `x ← of_x·x + s·x`
-    fn multiply(&mut self, of_x: f64);
+    /// `s ← gram_weight·a + square_weight·a²`
+    fn polynomial(&mut self, gram_weight: f64, square_weight: f64);
+    /// `x ← x_weight·x + s·x`
+    fn multiply(&mut self, x_weight: f64);
 }
 
 pub(super) fn iterate(
@@ -197,29 +197,29 @@ impl Scratch {
         &mut self,
         u: &mut [C],
         at: usize,
-        matrices: &Places,
+        matrices: &MatrixOffsets,
         coeffs: impl Iterator<Item = [f64; 3]>,
         preconditioning: Preconditioning,
         eps: f64,
     ) -> f64 {
-        let room: &mut dyn Any = match C::DTYPE {
+        let scratch: &mut dyn Any = match C::DTYPE {
             DType::F64 => &mut self.double,
             _ => &mut self.single,
         };
-        let Some(room) = room.downcast_mut::<Room<C>>() else {
+        let Some(scratch) = scratch.downcast_mut::<Room<C>>() else {
             unreachable!("there is room for each compute type");
         };
         let size = [matrices.down.len(), matrices.along.len()];
-        room.resize(size);
+        scratch.resize(size);
         let places = || matrices.down.iter().flat_map(|i| matrices.along.iter().map(move |j| at + i + j));
-        room.x.iter_mut().zip(places()).for_each(|(x, place)| *x = u[place]);
+        scratch.x.iter_mut().zip(places()).for_each(|(x, place)| *x = u[place]);
         iterate(
-            &mut Here { room, wide: &mut self.wide, simd: current_simd_level(), size, eps },
+            &mut HostSteps { scratch, wide: &mut self.wide, simd: current_simd_level(), size, eps },
             coeffs,
             preconditioning,
         );
         let mut product = 0.0;
-        for (x, place) in room.x.iter().zip(places()) {
+        for (x, place) in scratch.x.iter().zip(places()) {
             product += u[place].as_f64() * x.as_f64();
             u[place] = *x;
         }
@@ -253,49 +253,49 @@ impl<C: Real> Room<C> {
     }
 }
 
-struct Here<'a, C> {
-    room: &'a mut Room<C>,
+struct HostSteps<'a, C> {
+    scratch: &'a mut Room<C>,
     wide: &'a mut Wide,
     simd: SimdLevel,
     size: [usize; 2],
     eps: f64,
 }
 
-impl<C: Real> Matrices for Here<'_, C> {
+impl<C: Real> Matrices for HostSteps<'_, C> {
     fn begin(&mut self, preconditioning: Preconditioning) {
         let norm = match preconditioning {
-            Preconditioning::Spectral => self.wide.spectral_norm(&self.room.x, self.size),
-            _ => frobenius(&self.room.x),
+            Preconditioning::Spectral => self.wide.spectral_norm(&self.scratch.x, self.size),
+            _ => frobenius(&self.scratch.x),
         };
         let divisor = C::of(divisor(norm, self.eps, preconditioning));
         if divisor > C::zero() && divisor != C::one() {
-            self.room.x.iter_mut().for_each(|x| *x /= divisor);
+            self.scratch.x.iter_mut().for_each(|x| *x /= divisor);
         }
     }
 
     fn gram(&mut self) {
         let [n, m] = self.size;
-        let x = matrix(&self.room.x, n, m);
-        symmetric_matmul(x, x.reversed_axes(), &mut self.room.a);
+        let x = matrix(&self.scratch.x, n, m);
+        symmetric_matmul(x, x.reversed_axes(), &mut self.scratch.a);
     }
 
-    fn polynomial(&mut self, of_gram: f64, of_square: f64) {
-        let (Room { a, squared, .. }, n) = (&mut *self.room, self.size[0]);
+    fn polynomial(&mut self, gram_weight: f64, square_weight: f64) {
+        let (Room { a, squared, .. }, n) = (&mut *self.scratch, self.size[0]);
         let gram = matrix(a, n, n);
         symmetric_matmul(gram, gram, squared);
-        dispatch(self.simd, Mix { of_x: C::of(of_gram), x: a, of_y: C::of(of_square), y: squared });
+        dispatch(self.simd, Axpby { x_weight: C::of(gram_weight), x: a, y_weight: C::of(square_weight), y: squared });
     }
 
-    fn multiply(&mut self, of_x: f64) {
-        let (Room { x, squared, product, .. }, [n, m]) = (&mut *self.room, self.size);
+    fn multiply(&mut self, x_weight: f64) {
+        let (Room { x, squared, product, .. }, [n, m]) = (&mut *self.scratch, self.size);
         matmul(matrix(squared, n, n), matrix(x, n, m), product);
-        dispatch(self.simd, Mix { of_x: C::of(of_x), x, of_y: C::one(), y: product });
+        dispatch(self.simd, Axpby { x_weight: C::of(x_weight), x, y_weight: C::one(), y: product });
         core::mem::swap(x, product);
     }
 
     fn precondition(&mut self, preconditioning: Preconditioning) {
-        let (Room { x, a, squared, .. }, [n, m]) = (&mut *self.room, self.size);
-        let factor = |squared: f64| 1.0 / (if squared < LEAST { LEAST } else { squared }).sqrt();
+        let (Room { x, a, squared, .. }, [n, m]) = (&mut *self.scratch, self.size);
+        let factor = |squared: f64| 1.0 / (if squared < MIN_SQUARED_NORM { MIN_SQUARED_NORM } else { squared }).sqrt();
         match preconditioning {
             Preconditioning::Frobenius | Preconditioning::Spectral => {}
             Preconditioning::Aol => {
@@ -350,23 +350,23 @@ fn sum_of_squares<C: Real>(x: &[C]) -> f64 {
     sum_tile(x, |x| x.as_f64() * x.as_f64())
 }
 
-/// `y ← of_x·x + of_y·y`
-struct Mix<'a, C> {
-    of_x: C,
+/// `y ← x_weight·x + y_weight·y`
+struct Axpby<'a, C> {
+    x_weight: C,
     x: &'a [C],
-    of_y: C,
+    y_weight: C,
     y: &'a mut [C],
 }
 
-impl<C: Real> Job for Mix<'_, C> {
+impl<C: Real> Job for Axpby<'_, C> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let Mix { of_x, x, of_y, y } = self;
+        let Axpby { x_weight, x, y_weight, y } = self;
         let x = &x[..y.len()];
         for i in 0..y.len() {
-            y[i] = of_x * x[i] + of_y * y[i];
+            y[i] = x_weight * x[i] + y_weight * y[i];
         }
     }
 }

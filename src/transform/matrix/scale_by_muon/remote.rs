@@ -1,7 +1,7 @@
 //! The same on leaves that a device holds.
 
-use super::dimensions::Places;
-use super::newton_schulz::{EPS_FROM, LEAST, Matrices, Preconditioning, iterate};
+use super::dimensions::MatrixOffsets;
+use super::newton_schulz::{EPS_FROM, MIN_SQUARED_NORM, Matrices, Preconditioning, iterate};
 use super::{Momentum, Orthogonalize, ScaleByMuonState};
 use crate::engine::{Line, RemoteLeaf};
 use crate::state::Moments;
@@ -13,31 +13,31 @@ impl Orthogonalize<'_> {
         let momentum = Momentum::of(self.beta, rule.nesterov, self.clock.of_leaf(updates, leaf));
         let Some(places) = &places[leaf] else { return on.update() };
         let Some(u) = moved(momentum, on, mu, leaf) else { return on.update() };
-        let Places { matrices, down, along, turns } = places;
+        let MatrixOffsets { matrices, down, along, transpositions } = places;
         let [batch, n, m] = [matrices, down, along].map(Vec::len);
-        let x = turns.iter().fold(u, |x, shape| on.turn(x, *shape));
-        let mut there = There { on, x, gram: x, squared: x, shape: [batch, n, m], eps: self.eps };
+        let x = transpositions.iter().fold(u, |x, shape| on.transpose(x, *shape));
+        let mut there = RemoteSteps { on, x, gram: x, squared: x, shape: [batch, n, m], eps: self.eps };
         iterate(&mut there, rule.ns_coeffs.rows(rule.ns_steps), rule.preconditioning);
-        let There { on, x: mut made, .. } = there;
+        let RemoteSteps { on, x: mut original, .. } = there;
         if rule.adaptive {
             let len = batch * n * m;
-            let dual_norm = on.dots(x, made, len, len);
-            made = on.mul(made, dual_norm);
+            let dual_norm = on.dots(x, original, len, len);
+            original = on.mul(original, dual_norm);
         }
-        turns.iter().rev().fold(made, |x, [outer, a, b, inner]| on.turn(x, [*outer, *b, *a, *inner]))
+        transpositions.iter().rev().fold(original, |x, [outer, a, b, inner]| on.transpose(x, [*outer, *b, *a, *inner]))
     }
 }
 
 /// Advances a leaf's mean, and returns the corrected mean.
 fn moved(momentum: Momentum, on: &mut dyn RemoteLeaf, mu: &Moments, leaf: usize) -> Option<Line> {
-    let Momentum { keep, take, of_mean, of_update } = momentum;
+    let Momentum { decay, weight, mean_weight, update_weight } = momentum;
     let (mean, u) = (on.array(mu, leaf)?, on.update());
-    let mean = on.mix(keep, mean, take, u);
+    let mean = on.axpby(decay, mean, weight, u);
     on.write(mu, leaf, mean);
-    Some(on.mix(of_mean, mean, of_update, u))
+    Some(on.axpby(mean_weight, mean, update_weight, u))
 }
 
-struct There<'a> {
+struct RemoteSteps<'a> {
     on: &'a mut dyn RemoteLeaf,
     x: Line,
     gram: Line,
@@ -47,22 +47,22 @@ struct There<'a> {
     eps: f64,
 }
 
-impl There<'_> {
+impl RemoteSteps<'_> {
     fn scale(&mut self, x: Line, factors: Line, len: usize) -> Line {
-        let factors = self.on.spread(factors, self.shape[0], len);
+        let factors = self.on.repeat(factors, self.shape[0], len);
         self.on.mul(x, factors)
     }
 
     /// Returns the inverse root of numbers with a lower bound.
     fn factor(&mut self, squared: Line) -> Line {
-        let [least, one] = [LEAST, 1.0].map(|x| self.on.number(x));
+        let [least, one] = [MIN_SQUARED_NORM, 1.0].map(|x| self.on.number(x));
         let squared = self.on.max(squared, least);
         let root = self.on.sqrt(squared);
         self.on.div(one, root)
     }
 }
 
-impl Matrices for There<'_> {
+impl Matrices for RemoteSteps<'_> {
     fn begin(&mut self, preconditioning: Preconditioning) {
         if preconditioning == Preconditioning::Spectral {
             return self.on.refuse("its preconditioning is not a product of matrices");
@@ -84,7 +84,7 @@ impl Matrices for There<'_> {
             _ => self.on.mul(minus, small),
         };
         let divisor = self.on.max(divisor, least);
-        let divisor = self.on.spread(divisor, batch, n * m);
+        let divisor = self.on.repeat(divisor, batch, n * m);
         self.x = self.on.div(self.x, divisor);
     }
 
@@ -101,10 +101,10 @@ impl Matrices for There<'_> {
                 let (sizes, one) = (self.on.abs(self.gram), self.on.number(1.0));
                 let sums = self.on.dots(sizes, one, batch * n * n, n);
                 let factors = self.factor(sums);
-                let of_rows = self.on.spread(factors, batch * n, m);
+                let of_rows = self.on.repeat(factors, batch * n, m);
                 self.x = self.on.mul(self.x, of_rows);
-                let of_rows = self.on.spread(factors, batch * n, n);
-                let of_columns = self.on.turn(of_rows, [batch, n, n, 1]);
+                let of_rows = self.on.repeat(factors, batch * n, n);
+                let of_columns = self.on.transpose(of_rows, [batch, n, n, 1]);
                 let both = self.on.mul(of_rows, of_columns);
                 self.gram = self.on.mul(self.gram, both);
             }
@@ -119,17 +119,17 @@ impl Matrices for There<'_> {
         }
     }
 
-    fn polynomial(&mut self, of_gram: f64, of_square: f64) {
+    fn polynomial(&mut self, gram_weight: f64, square_weight: f64) {
         let [batch, n, _] = self.shape;
         let square = self.on.product(self.gram, self.gram, [batch, n, n, n], false);
-        self.squared = self.on.mix(of_gram, self.gram, of_square, square);
+        self.squared = self.on.axpby(gram_weight, self.gram, square_weight, square);
     }
 
-    fn multiply(&mut self, of_x: f64) {
+    fn multiply(&mut self, x_weight: f64) {
         let [batch, n, m] = self.shape;
         let product = self.on.product(self.squared, self.x, [batch, n, n, m], false);
-        let of_x = self.on.number(of_x);
-        let x = self.on.mul(of_x, self.x);
+        let x_weight = self.on.number(x_weight);
+        let x = self.on.mul(x_weight, self.x);
         self.x = self.on.add(x, product);
     }
 }

@@ -7,30 +7,30 @@ use crate::element::Real;
 use crate::engine::Job;
 use crate::numeric::opaque::Always;
 use crate::numeric::prefetch::prefetch_to_read;
-use crate::numeric::simd::{Set, SimdLevel};
+use crate::numeric::simd::{SimdLevel, SimdType};
 use crate::numeric::split::{Split, half};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scalars<C> {
     pub(super) keep: C,
     pub(super) take: C,
-    pub(super) keep_squares: C,
-    pub(super) take_squares: C,
+    pub(super) square_decay: C,
+    pub(super) square_weight: C,
     pub(super) eps: C,
 }
 
 impl Scalars<f64> {
     pub(super) fn rounded<C: Real>(self) -> Scalars<C> {
-        let Scalars { keep, take, keep_squares, take_squares, eps } = self;
-        let [keep, take, keep_squares, take_squares, eps] = [keep, take, keep_squares, take_squares, eps].map(C::of);
-        Scalars { keep, take, keep_squares, take_squares, eps }
+        let Scalars { keep, take, square_decay, square_weight, eps } = self;
+        let [keep, take, square_decay, square_weight, eps] = [keep, take, square_decay, square_weight, eps].map(C::of);
+        Scalars { keep, take, square_decay, square_weight, eps }
     }
 }
 
 impl<C: Real> Scalars<C> {
     #[inline(always)]
     pub(super) fn square(&self, u: C, bound: C) -> C {
-        self.take_squares * (u * u) + self.keep_squares * bound
+        self.square_weight * (u * u) + self.square_decay * bound
     }
 
     #[inline(always)]
@@ -100,7 +100,7 @@ fn least<C: Real>(bound: C, mu: &[C], to: &mut [C]) {
         return to.fill(bound);
     }
     for i in 0..to.len() {
-        to[i] = smaller(bound, mu[i]);
+        to[i] = min_or_nan(bound, mu[i]);
     }
 }
 
@@ -114,7 +114,7 @@ impl Layout {
         for axis in (0..self.axes.len() - 1).rev() {
             let [len, first] = self.axes[axis];
             let number = mu[first + rest % len];
-            bound = if bound.is_nan() { bound } else { smaller(bound, number) };
+            bound = if bound.is_nan() { bound } else { min_or_nan(bound, number) };
             rest /= len;
         }
         bound
@@ -122,11 +122,11 @@ impl Layout {
 
     /// Raises the numbers of a run's places along the outer axes to `largest`.
     #[inline(always)]
-    fn raise<C: Real>(&self, run: usize, largest: C, next: &mut [C]) {
+    fn raise_maxima<C: Real>(&self, run: usize, largest: C, next: &mut [C]) {
         let mut rest = run;
         for axis in (0..self.axes.len() - 1).rev() {
             let [len, first] = self.axes[axis];
-            next[first + rest % len] = next[first + rest % len].larger(largest);
+            next[first + rest % len] = next[first + rest % len].max_or_nan(largest);
             rest /= len;
         }
     }
@@ -158,15 +158,15 @@ impl<C: Real> Job for Rows<'_, C> {
 
     #[inline(always)]
     fn run(self) {
-        self.together::<2>();
+        self.interleaved::<2>();
     }
 
     #[inline(always)]
-    fn run_on<S: Set>(self) {
+    fn run_on<S: SimdType>(self) {
         // Each run's maxima stay in registers, of which AVX-512 has more.
         match S::SIMD {
-            SimdLevel::Baseline | SimdLevel::Avx2 => self.together::<2>(),
-            SimdLevel::Avx512 => self.together::<8>(),
+            SimdLevel::Baseline | SimdLevel::Avx2 => self.interleaved::<2>(),
+            SimdLevel::Avx512 => self.interleaved::<8>(),
         }
     }
 }
@@ -174,15 +174,15 @@ impl<C: Real> Job for Rows<'_, C> {
 impl<C: Real> Rows<'_, C> {
     /// Handles `R` runs: loads the inner axis's numbers once, reads `R` memory streams.
     #[inline(always)]
-    fn together<const R: usize>(self) {
+    fn interleaved<const R: usize>(self) {
         let Rows { k, layout, first, u, mu, next } = self;
         let Some(&[len, _]) = layout.axes.last() else { return };
         let (first, runs) = (first * (layout.row / len), u.len() / len);
-        let together = runs - runs % R;
-        for run in (0..together).step_by(R) {
+        let interleaved = runs - runs % R;
+        for run in (0..interleaved).step_by(R) {
             bounds::<C, R>(k, layout, first + run, &u[run * len..][..R * len], mu, next);
         }
-        for run in together..runs {
+        for run in interleaved..runs {
             bounds::<C, 1>(k, layout, first + run, &u[run * len..][..len], mu, next);
         }
     }
@@ -190,7 +190,7 @@ impl<C: Real> Rows<'_, C> {
 
 /// Maxima kept side by side, and blocks prefetched at once.
 const LANES: usize = 16;
-const ASKED: usize = 16;
+const PREFETCHED: usize = 16;
 
 /// Updates all axes' next numbers with `R` runs.
 #[inline(always)]
@@ -211,7 +211,7 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
     let always = Always::new();
     let mut from = 0;
     while from < mu.len() {
-        let to = mu.len().min(from + ASKED);
+        let to = mu.len().min(from + PREFETCHED);
         for blocks in &blocks {
             prefetch_to_read(&blocks[from..to]);
         }
@@ -219,12 +219,12 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
             let mut most = inner_next[b];
             for r in 0..R {
                 for i in 0..LANES {
-                    let v = k.square(blocks[r][b][i], smaller(bound[r], mu[b][i]));
-                    // With several runs the last `larger` does not choose the stored value, so LLVM makes no masked
+                    let v = k.square(blocks[r][b][i], min_or_nan(bound[r], mu[b][i]));
+                    // With several runs the last `max_or_nan` does not choose the stored value, so LLVM makes no masked
                     // store.
                     let before = if R == 1 { always.store(most[i]) } else { most[i] };
-                    most[i] = before.larger(v);
-                    largest[r][i] = largest[r][i].larger(v);
+                    most[i] = before.max_or_nan(v);
+                    largest[r][i] = largest[r][i].max_or_nan(v);
                 }
             }
             inner_next[b] = most;
@@ -233,26 +233,26 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
     }
     for i in 0..mu_end.len() {
         for r in 0..R {
-            let v = k.square(ends[r][i], smaller(bound[r], mu_end[i]));
-            next_end[i] = next_end[i].larger(v);
-            largest[r][i] = largest[r][i].larger(v);
+            let v = k.square(ends[r][i], min_or_nan(bound[r], mu_end[i]));
+            next_end[i] = next_end[i].max_or_nan(v);
+            largest[r][i] = largest[r][i].max_or_nan(v);
         }
     }
     for (r, largest) in largest.iter().enumerate() {
         let mut all = C::zero();
         for lane in largest {
-            all = all.larger(*lane);
+            all = all.max_or_nan(*lane);
         }
         if bound[r].is_nan() {
             all = bound[r];
             next[inner..][..len].fill(all);
         }
-        layout.raise(first + r, all, next);
+        layout.raise_maxima(first + r, all, next);
     }
 }
 
 /// Returns the smaller number, NaN if `number` is, in one instruction. The caller handles NaN bounds.
 #[inline(always)]
-fn smaller<C: Real>(bound: C, number: C) -> C {
+fn min_or_nan<C: Real>(bound: C, number: C) -> C {
     select_unpredictable(bound < number, bound, number)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::layout::axes_by_stride;
 use crate::numeric::simd::{current_simd_level, dispatch};
-use crate::numeric::split::in_parts;
+use crate::numeric::split::run_parallel;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
@@ -67,12 +67,12 @@ pub fn scale_by_sm3() -> ScaleBySm3 {
 
 part! {
     /// See [`scale_by_sm3`].
-    pub ScaleBySm3 as "scale_by_sm3": WithLeafStatistics, OWN_SIZE;
+    pub ScaleBySm3 as "scale_by_sm3": WithLeafStatistics, SCALE_INVARIANT;
     hyperparams {
         /// Decay of the mean of the emitted updates.
         b1: DECAY = 0.9;
         /// Decay of the squares; 1 sums them.
-        b2: SHARE = 1.0;
+        b2: UNIT_INTERVAL = 1.0;
         /// Added under the root.
         eps: NOT_NEGATIVE = 1e-8;
     }
@@ -90,10 +90,10 @@ pub struct ScaleBySm3State {
     /// The next `mu`, per block.
     next: Moments,
     layouts: Arc<[Layout]>,
-    now: Scalars<f64>,
+    scalars: Scalars<f64>,
 }
 
-state_fields!(ScaleBySm3State { count, mu } knows { layouts } room { before });
+state_fields!(ScaleBySm3State { count, mu } facts { layouts } scratch { before });
 
 /// The layout of a leaf with two axes and two elements or more.
 ///
@@ -144,27 +144,27 @@ impl LeafStatistics for ScaleBySm3 {
         let compute = |leaf: &LeafSpec| leaf.dtype().compute();
         let each_axis = |leaf: &LeafSpec| Some(vec![if leaf.ndim() == 0 { 1 } else { leaf.shape().iter().sum() }]);
         let mu = Moments::with_shapes(at.structure(), at.active(), compute, each_axis)?;
-        let room = |of: fn(&Layout) -> usize| {
+        let scratch = |of: fn(&Layout) -> usize| {
             Moments::with_shapes(at.structure(), at.active(), compute, |leaf| Some(vec![of(&Layout::new(leaf))]))
         };
         Ok(ScaleBySm3State {
             count: Count::default(),
             mu,
-            before: room(|layout| layout.sizes)?,
-            next: room(|layout| layout.blocks() * layout.sizes)?,
+            before: scratch(|layout| layout.sizes)?,
+            next: scratch(|layout| layout.blocks() * layout.sizes)?,
             layouts: at.structure().leaves().iter().map(Layout::new).collect(),
-            now: self.scalars(0),
+            scalars: self.scalars(0),
         })
     }
 
-    fn look(&self, state: &mut ScaleBySm3State, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        state.now = self.scalars(state.count.get());
+    fn collect_statistics(&self, state: &mut ScaleBySm3State, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        state.scalars = self.scalars(state.count.get());
         state.count.increment();
-        tree.look(&mut Bounds(state));
+        tree.observe(&mut Bounds(state));
     }
 
     fn scalars<C: Real>(&self, state: &ScaleBySm3State, leaf: usize) -> OfLeaf<C> {
-        OfLeaf { k: state.now.rounded(), is_bound: state.layouts[leaf].axes.is_empty() }
+        OfLeaf { k: state.scalars.rounded(), is_bound: state.layouts[leaf].axes.is_empty() }
     }
 
     fn expand<C: Real>(state: &ScaleBySm3State, leaf: usize, start: usize, to: &mut [&mut [C]]) {
@@ -195,23 +195,23 @@ pub struct OfLeaf<C> {
 struct Bounds<'a>(&'a mut ScaleBySm3State);
 
 impl LeafObserver for Bounds<'_> {
-    fn look<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
-        let ScaleBySm3State { mu, before, next, layouts, now, .. } = &mut *self.0;
+    fn observe<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
+        let ScaleBySm3State { mu, before, next, layouts, scalars, .. } = &mut *self.0;
         let (Some(mu), Some(before), Some(next)) =
             (mu.get_mut::<C>(leaf), before.get_mut::<C>(leaf), next.get_mut::<C>(leaf))
         else {
             return;
         };
-        let (k, layout) = (now.rounded(), &layouts[leaf]);
+        let (k, layout) = (scalars.rounded(), &layouts[leaf]);
         if layout.axes.is_empty() {
-            return in_parts(u.len(), Elements { k, u, mu });
+            return run_parallel(u.len(), Elements { k, u, mu });
         }
         next.fill(C::zero());
-        in_parts(u.len(), Rows { k, layout, first: 0, u, mu: &*mu, next: &mut *next });
+        run_parallel(u.len(), Rows { k, layout, first: 0, u, mu: &*mu, next: &mut *next });
         before.copy_from_slice(mu);
         mu.fill(C::zero());
         for block in next.chunks_exact(layout.sizes) {
-            mu.iter_mut().zip(block).for_each(|(mu, block)| *mu = mu.larger(*block));
+            mu.iter_mut().zip(block).for_each(|(mu, block)| *mu = mu.max_or_nan(*block));
         }
     }
 }
@@ -219,7 +219,7 @@ impl LeafObserver for Bounds<'_> {
 impl ScaleBySm3 {
     fn scalars(&self, count: u64) -> Scalars<f64> {
         let [b1, b2, eps] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps], count);
-        let take_squares = if b2 == 1.0 { 1.0 } else { 1.0 - b2 };
-        Scalars { keep: b1, take: 1.0 - b1, keep_squares: b2, take_squares, eps }
+        let square_weight = if b2 == 1.0 { 1.0 } else { 1.0 - b2 };
+        Scalars { keep: b1, take: 1.0 - b1, square_decay: b2, square_weight, eps }
     }
 }

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use crate::element::{Both, PerReal};
+use crate::element::{BothTypes, TypeFamily};
 use crate::engine::{Job, SimdLevel, dispatch, sum_tile};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
@@ -65,19 +65,19 @@ pub(super) trait Accumulates: Measure {
 
 impl<M: Measure> Accumulates for M {
     fn sum_f32(&self, simd: SimdLevel, u: &[f32]) -> f64 {
-        dispatch(simd, AddUp { measure: self, u })
+        dispatch(simd, SumElements { measure: self, u })
     }
     fn sum_f64(&self, simd: SimdLevel, u: &[f64]) -> f64 {
-        dispatch(simd, AddUp { measure: self, u })
+        dispatch(simd, SumElements { measure: self, u })
     }
 }
 
-struct AddUp<'a, M, C> {
+struct SumElements<'a, M, C> {
     measure: &'a M,
     u: &'a [C],
 }
 
-impl<M: Measure, C: Real> Job for AddUp<'_, M, C> {
+impl<M: Measure, C: Real> Job for SumElements<'_, M, C> {
     type Output = f64;
     #[inline(always)]
     fn run(self) -> f64 {
@@ -88,12 +88,14 @@ impl<M: Measure, C: Real> Job for AddUp<'_, M, C> {
 /// Selects the method that sums a tile in a compute type.
 pub(super) struct Sum;
 
-impl PerReal for Sum {
+impl TypeFamily for Sum {
     type Of<C: Real> = fn(&dyn Accumulates, SimdLevel, &[C]) -> f64;
 }
 
-pub(super) const SUM: Both<Sum> =
-    Both { single: |measure, simd, u| measure.sum_f32(simd, u), double: |measure, simd, u| measure.sum_f64(simd, u) };
+pub(super) const SUM: BothTypes<Sum> = BothTypes {
+    single: |measure, simd, u| measure.sum_f32(simd, u),
+    double: |measure, simd, u| measure.sum_f64(simd, u),
+};
 
 /// The norm of all updates together, or of those of a leaf or group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

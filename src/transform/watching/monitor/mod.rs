@@ -148,7 +148,7 @@ impl Part for Monitor {
     type Form = Observes;
 
     fn effect(&self) -> Effect {
-        Effect::ALONG
+        Effect::SAME_DIRECTION
     }
 
     fn validate(&self) -> Result<()> {
@@ -164,10 +164,11 @@ impl Part for Monitor {
         self.measures.iter().try_for_each(|(_, measure)| measure.validate())
     }
 
-    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
-        let [ours, theirs] = [self, made].map(|part| part.measures.iter().map(|(name, of)| (name, of.mean.is_some())));
+    fn changed_argument(&self, original: &Self) -> Option<&'static str> {
+        let [ours, theirs] =
+            [self, original].map(|part| part.measures.iter().map(|(name, of)| (name, of.mean.is_some())));
         let measures = !ours.eq(theirs);
-        let (by_leaf, by_group) = (self.by_leaf != made.by_leaf, self.by_group != made.by_group);
+        let (by_leaf, by_group) = (self.by_leaf != original.by_leaf, self.by_group != original.by_group);
         let changed = [(measures, "measures"), (by_leaf, "by_leaf"), (by_group, "by_group")];
         changed.into_iter().find(|(changed, _)| *changed).map(|(_, name)| name)
     }
@@ -202,7 +203,7 @@ impl Observer for Monitor {
     }
 
     #[inline(always)]
-    fn look<C: Real>(&self, u: &[C], p: &[C], sums: &mut [f64]) {
+    fn observe<C: Real>(&self, u: &[C], p: &[C], sums: &mut [f64]) {
         let (simd, mut sums) = (current_simd_level(), sums.iter_mut());
         self.measures.iter().for_each(|(_, measure)| measure.quantity.add(simd, u, p, &mut sums));
     }

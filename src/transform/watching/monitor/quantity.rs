@@ -102,7 +102,7 @@ impl Quantity {
             Kind::Params(measure) => (measure, p),
             Kind::Ratio(both) => return both.iter().for_each(|one| one.add(simd, u, p, sums)),
         };
-        let sum = C::pick(&SUM).expect("there are tiles of `f32` and `f64` only");
+        let sum = C::member(&SUM).expect("there are tiles of `f32` and `f64` only");
         let found = sum(&**measure, simd, x);
         let mut add = |found: f64| sums.next().into_iter().for_each(|total| *total += found);
         if !measure.is_norm() {

@@ -154,17 +154,17 @@ pub struct ScaleByGaloreState<S> {
     pub projector: Moments,
     /// The state of the base optimizer.
     pub base_optimizer_state: S,
-    inside: Inside,
-    matrices: Vec<Option<Places>>,
+    inside: BaseInputs,
+    matrices: Vec<Option<MatrixOffsets>>,
 }
 
 state_fields!(
-    ScaleByGaloreState<S: State> { count, projector, base_optimizer_state } knows { inside } means { matrices }
+    ScaleByGaloreState<S: State> { count, projector, base_optimizer_state } facts { inside } means { matrices }
 );
 
 /// The inputs of the base optimizer.
-struct Inside {
-    matrices: Arc<[Option<Places>]>,
+struct BaseInputs {
+    matrices: Arc<[Option<MatrixOffsets>]>,
     structure: Arc<Structure>,
     active: Arc<[bool]>,
     work: Work,
@@ -172,39 +172,44 @@ struct Inside {
     zeros: Updates,
     gradients: Updates,
     updates: Updates,
-    rooms: Rooms,
+    scratch: ScratchByType,
     svd: Svd,
 }
 
 /// A clone has its own scratch space.
-impl Clone for Inside {
-    fn clone(&self) -> Inside {
+impl Clone for BaseInputs {
+    fn clone(&self) -> BaseInputs {
         let work = self.work.fresh_for(&self.structure, &self.active);
-        Inside::new(self.matrices.clone(), self.structure.clone(), self.active.clone(), work)
+        BaseInputs::new(self.matrices.clone(), self.structure.clone(), self.active.clone(), work)
     }
 }
 
-impl Hash for Inside {
+impl Hash for BaseInputs {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (&self.matrices, &self.structure, &self.active, self.work.shape()).hash(hasher);
     }
 }
 
-impl fmt::Debug for Inside {
+impl fmt::Debug for BaseInputs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inside").finish_non_exhaustive()
+        f.debug_struct("BaseInputs").finish_non_exhaustive()
     }
 }
 
-impl Inside {
-    fn new(matrices: Arc<[Option<Places>]>, structure: Arc<Structure>, active: Arc<[bool]>, work: Work) -> Inside {
+impl BaseInputs {
+    fn new(
+        matrices: Arc<[Option<MatrixOffsets>]>,
+        structure: Arc<Structure>,
+        active: Arc<[bool]>,
+        work: Work,
+    ) -> BaseInputs {
         let [zeros, gradients, updates] = [(); 3].map(|()| Updates::new(structure.clone()));
-        Inside {
+        BaseInputs {
             work,
             zeros,
             gradients,
             updates,
-            rooms: Rooms::default(),
+            scratch: ScratchByType::default(),
             svd: Svd::default(),
             matrices,
             structure,
@@ -215,7 +220,7 @@ impl Inside {
 
 /// A matrix's places in its leaf, longer side first, or rows if square.
 #[derive(Clone, Debug, Hash)]
-struct Places {
+struct MatrixOffsets {
     long: Vec<usize>,
     short: Vec<usize>,
     tall: bool,
@@ -223,23 +228,23 @@ struct Places {
 }
 
 #[derive(Debug, Default)]
-struct Rooms {
+struct ScratchByType {
     single: Vec<f32>,
     double: Vec<f64>,
 }
 
 impl<T: Stage<Needs = Nothing>> ScaleByGalore<T> {
-    fn places(&self, leaf: &LeafSpec) -> Result<Option<Places>> {
+    fn places(&self, leaf: &LeafSpec) -> Result<Option<MatrixOffsets>> {
         let matrix = one_matrix(&self.weight_dimension_numbers, leaf, <Self as Arguments>::NAME)?;
         Ok(matrix.map(|[rows, cols]| {
             let (tall, rank) = (rows.len() >= cols.len(), self.rank.min(rows.len()).min(cols.len()));
             let [long, short] = if tall { [rows, cols] } else { [cols, rows] };
-            Places { long, short, tall, rank }
+            MatrixOffsets { long, short, tall, rank }
         }))
     }
 }
 
-impl Places {
+impl MatrixOffsets {
     fn projected(&self) -> Vec<usize> {
         if self.tall { vec![self.rank, self.short.len()] } else { vec![self.short.len(), self.rank] }
     }
@@ -265,16 +270,16 @@ impl<T: Stage<Needs = Nothing>> crate::engine::Part for ScaleByGalore<T> {
         self.base_optimizer.validate()
     }
 
-    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
-        let own = (differs(&self.rank, &made.rank).then_some("rank")).or_else(|| {
-            let numbers = differs(&self.weight_dimension_numbers, &made.weight_dimension_numbers);
+    fn changed_argument(&self, original: &Self) -> Option<&'static str> {
+        let own = (differs(&self.rank, &original.rank).then_some("rank")).or_else(|| {
+            let numbers = differs(&self.weight_dimension_numbers, &original.weight_dimension_numbers);
             numbers.then_some("weight_dimension_numbers")
         });
-        own.or_else(|| self.base_optimizer.changed(&made.base_optimizer))
+        own.or_else(|| self.base_optimizer.changed(&original.base_optimizer))
     }
 
     fn effect(&self) -> crate::engine::Effect {
-        crate::engine::Effect::OWN_SIZE
+        crate::engine::Effect::SCALE_INVARIANT
     }
 
     crate::engine::recipe_of_arguments!();
@@ -294,7 +299,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
         let matrices: Arc<[_]> = leaves().map(places).collect::<Result<_>>()?;
         let inside = leaves().zip(matrices.iter()).map(|((leaf, on), matrix)| {
             // An inactive leaf takes no memory.
-            let shape = if *on { matrix.as_ref().map(Places::projected) } else { Some(vec![0]) };
+            let shape = if *on { matrix.as_ref().map(MatrixOffsets::projected) } else { Some(vec![0]) };
             leaf.standing_for(leaf.dtype().compute(), shape)
         });
         let structure = Arc::new(Structure::from_leaves(inside.collect()));
@@ -304,7 +309,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
         };
         let projector = Moments::with_shapes(at.structure(), at.active(), |leaf| leaf.dtype().compute(), sides)?;
         let work = Work::new_for(&structure, at.active(), &self.base_optimizer)?;
-        let mut inside = Inside::new(matrices, structure, at.active().into(), work);
+        let mut inside = BaseInputs::new(matrices, structure, at.active().into(), work);
         let work = &mut inside.work;
         table::params(&inside.zeros, &inside.structure, &mut work.params, &mut work.path)?;
         let within = InitContext {
@@ -312,7 +317,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
             active: at.active(),
             params: &work.params,
             by_leaf: false,
-            codes: at.codes,
+            quantization: at.quantization,
             in_full: false,
             whole: None,
         };
@@ -325,18 +330,18 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
         if state.inside.work.shape() != self.base_optimizer.shape() {
             return Err(Error::other_transformation(self.base_optimizer.describe()));
         }
-        let Inside { structure, active, .. } = &state.inside;
+        let BaseInputs { structure, active, .. } = &state.inside;
         let zeros = || Moments::like(structure, active, 0.0, |leaf| leaf.dtype().compute());
-        self.base_optimizer.check(&state.base_optimizer_state, &at.inside(structure, ParamSource::OnDemand(&zeros)))
+        self.base_optimizer.check(&state.base_optimizer_state, &at.for_inner(structure, ParamSource::OnDemand(&zeros)))
     }
 
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let count = state.count.get();
         state.count.increment();
         let ScaleByGaloreState { projector, base_optimizer_state, inside, .. } = state;
-        tree.visit(&mut Project { projector, inside, anew: count.is_multiple_of(self.update_proj_gap) });
+        tree.visit(&mut Project { projector, inside, reinitialize: count.is_multiple_of(self.update_proj_gap) });
         let structure = inside.structure.clone();
-        let Inside { work, zeros, gradients, updates, .. } = inside;
+        let BaseInputs { work, zeros, gradients, updates, .. } = inside;
         let fits = table::params(zeros, &structure, &mut work.params, &mut work.path).and(table::grads(
             gradients,
             &structure,
@@ -344,7 +349,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
             &mut work.path,
         ));
         debug_assert!(fits.is_ok(), "both were made for this structure");
-        let within = at.inside(&structure, ParamSource::NONE);
+        let within = at.for_inner(&structure, ParamSource::NONE);
         work.step(&self.base_optimizer, base_optimizer_state, &within, None, Sink::Updates(&updates.leaves), None);
         work.params.clear();
         work.grads.clear();
@@ -355,7 +360,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
 /// The inner transformation in [`Whole`](crate::part::Whole): that of the projected gradients.
 pub enum Projected {}
 
-impl<T: Stage<Needs = Nothing>> crate::engine::RunsInside<ScaleByGalore<T>> for Projected {
+impl<T: Stage<Needs = Nothing>> crate::engine::InnerRuns<ScaleByGalore<T>> for Projected {
     fn read<'a>(
         galore: &ScaleByGalore<T>,
         state: &'a ScaleByGaloreState<T::State>,
@@ -366,34 +371,34 @@ impl<T: Stage<Needs = Nothing>> crate::engine::RunsInside<ScaleByGalore<T>> for 
     }
 }
 
-impl Rooms {
+impl ScratchByType {
     fn of<C: Real>(&mut self) -> &mut Vec<C> {
-        let room: &mut dyn Any = match C::DTYPE {
+        let buffers: &mut dyn Any = match C::DTYPE {
             DType::F64 => &mut self.double,
             _ => &mut self.single,
         };
-        let Some(room) = room.downcast_mut() else { unreachable!("there is room for each compute type") };
-        room
+        let Some(buffers) = buffers.downcast_mut() else { unreachable!("there is room for each compute type") };
+        buffers
     }
 }
 
 struct Project<'a> {
     projector: &'a mut Moments,
-    inside: &'a mut Inside,
+    inside: &'a mut BaseInputs,
     /// If true, recomputes the subspace.
-    anew: bool,
+    reinitialize: bool,
 }
 
 impl LeafVisitor for Project<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
-        let Inside { matrices, gradients, rooms, svd, .. } = &mut *self.inside;
+        let BaseInputs { matrices, gradients, scratch, svd, .. } = &mut *self.inside;
         let to = gradients.leaves[leaf.index].get_mut::<C>().unwrap_or_default();
         let (Some(places), Some(projector)) = (&matrices[leaf.index], self.projector.get_mut::<C>(leaf.index)) else {
             return to.copy_from_slice(leaf.u);
         };
-        let Places { long, short, tall, rank } = places;
+        let MatrixOffsets { long, short, tall, rank } = places;
         let u = &*leaf.u;
-        if self.anew {
+        if self.reinitialize {
             let element = |i: usize, j: usize| u[long[i] + short[j]].as_f64();
             svd.left([long.len(), short.len()], *rank, element, |k, vector| {
                 let column = || (k..projector.len()).step_by(*rank);
@@ -402,11 +407,11 @@ impl LeafVisitor for Project<'_> {
                 column().zip(vector).for_each(|(at, x)| projector[at] = C::of(sign * x));
             });
         }
-        let room = rooms.of::<C>();
+        let buffers = scratch.of::<C>();
         // The longer side by the shorter.
-        room.clear();
-        room.extend(long.iter().flat_map(|i| short.iter().map(move |j| u[i + j])));
-        let gradient = matrix(room, long.len(), short.len());
+        buffers.clear();
+        buffers.extend(long.iter().flat_map(|i| short.iter().map(move |j| u[i + j])));
+        let gradient = matrix(buffers, long.len(), short.len());
         let projector = matrix(projector, long.len(), *rank);
         match tall {
             true => matmul(projector.reversed_axes(), gradient, to),
@@ -417,28 +422,28 @@ impl LeafVisitor for Project<'_> {
 
 struct ProjectBack<'a> {
     projector: &'a Moments,
-    inside: &'a mut Inside,
+    inside: &'a mut BaseInputs,
     scale: f64,
 }
 
 impl LeafVisitor for ProjectBack<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
-        let Inside { matrices, updates, rooms, .. } = &mut *self.inside;
+        let BaseInputs { matrices, updates, scratch, .. } = &mut *self.inside;
         let from = &*updates.leaves[leaf.index].get_mut::<C>().unwrap_or_default();
         let (Some(places), Some(projector)) = (&matrices[leaf.index], self.projector.get::<C>(leaf.index)) else {
             return leaf.u.copy_from_slice(from);
         };
-        let Places { long, short, tall, rank } = places;
+        let MatrixOffsets { long, short, tall, rank } = places;
         let from = match tall {
             true => matrix(from, *rank, short.len()),
             false => matrix(from, short.len(), *rank).reversed_axes(),
         };
-        let room = rooms.of::<C>();
-        room.resize(long.len() * short.len(), C::zero());
+        let buffers = scratch.of::<C>();
+        buffers.resize(long.len() * short.len(), C::zero());
         let projector = matrix(projector, long.len(), *rank);
-        matmul(projector, from, room);
+        matmul(projector, from, buffers);
         let scale = C::of(self.scale);
-        for (i, row) in long.iter().zip(room.chunks_exact(short.len().max(1))) {
+        for (i, row) in long.iter().zip(buffers.chunks_exact(short.len().max(1))) {
             short.iter().zip(row).for_each(|(j, x)| leaf.u[i + j] = scale * *x);
         }
     }

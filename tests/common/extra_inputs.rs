@@ -22,17 +22,17 @@ pub fn member<T: Registered>(transformation: T) -> Member {
 
 pub trait Registered: GradientTransformation + Clone + 'static {
     fn member(self) -> Member;
-    fn step_given(&self, params: &mut DynTree, grads: &dyn Tree, state: &mut OptState<Self>) -> Result<Outcome>;
-    fn step_on_given(&self, machine: &mut dyn Executor, state: &mut OptState<Self>) -> Result<Outcome>;
-    fn update_given(&self, grads: &DynTree, state: &mut OptState<Self>, params: &DynTree) -> Result<Updates>;
-    fn update_into_given(
+    fn step_with_inputs(&self, params: &mut DynTree, grads: &dyn Tree, state: &mut OptState<Self>) -> Result<Outcome>;
+    fn step_on_with_inputs(&self, executor: &mut dyn Executor, state: &mut OptState<Self>) -> Result<Outcome>;
+    fn update_with_inputs(&self, grads: &DynTree, state: &mut OptState<Self>, params: &DynTree) -> Result<Updates>;
+    fn update_into_with_inputs(
         &self,
         grads: &DynTree,
         state: &mut OptState<Self>,
         params: &DynTree,
         updates: &mut Updates,
     ) -> Result<Outcome>;
-    fn update_owned_given(
+    fn update_owned_with_inputs(
         &self,
         grads: DynTree,
         state: &mut OptState<Self>,
@@ -41,59 +41,59 @@ pub trait Registered: GradientTransformation + Clone + 'static {
 }
 
 type Loss<'a> = &'a mut dyn FnMut(&DynTree) -> (f64, DynTree);
-type Given<'a> = extra::ValueAndGradFn<DynTree, Loss<'a>>;
+type StepInputs<'a> = extra::ValueAndGradFn<DynTree, Loss<'a>>;
 
-fn given(loss: Loss<'_>) -> Given<'_> {
+fn step_inputs(loss: Loss<'_>) -> StepInputs<'_> {
     extra::value_and_grad_fn(1.0, loss)
 }
 
 /// The extra arguments of a step on a device: the loss has only a value.
-type GivenElsewhere = extra::ValueAndGradFn<(), fn(&()) -> (f64, f64)>;
+type DeviceInputs = extra::ValueAndGradFn<(), fn(&()) -> (f64, f64)>;
 
 impl<T: GradientTransformation + Clone + 'static> Registered for T
 where
     ValueAndGradFn: Includes<T::Needs>,
-    GivenElsewhere: Provides<T::Needs>,
-    for<'a> Given<'a>: Provides<T::Needs>,
+    DeviceInputs: Provides<T::Needs>,
+    for<'a> StepInputs<'a>: Provides<T::Needs>,
 {
     fn member(self) -> Member {
         Box::new(self)
     }
 
-    fn step_given(&self, params: &mut DynTree, grads: &dyn Tree, state: &mut OptState<T>) -> Result<Outcome> {
-        let mut bowl = in_loss(|| Bowl::of(self.needs(), params, grads));
-        self.step_with(params, grads, given(&mut |p| in_loss(|| bowl.loss(p))), state)
+    fn step_with_inputs(&self, params: &mut DynTree, grads: &dyn Tree, state: &mut OptState<T>) -> Result<Outcome> {
+        let mut quadratic = in_loss(|| Quadratic::of(self.needs(), params, grads));
+        self.step_with(params, grads, step_inputs(&mut |p| in_loss(|| quadratic.loss(p))), state)
     }
 
-    fn step_on_given(&self, machine: &mut dyn Executor, state: &mut OptState<T>) -> Result<Outcome> {
+    fn step_on_with_inputs(&self, executor: &mut dyn Executor, state: &mut OptState<T>) -> Result<Outcome> {
         let loss: fn(&()) -> (f64, f64) = |()| (1.0, 0.0);
-        self.step_on(machine, extra::value_and_grad_fn(1.0, loss), state)
+        self.step_on(executor, extra::value_and_grad_fn(1.0, loss), state)
     }
 
-    fn update_given(&self, grads: &DynTree, state: &mut OptState<T>, params: &DynTree) -> Result<Updates> {
-        let mut bowl = in_loss(|| Bowl::of(self.needs(), params, grads));
-        self.update_with(grads, given(&mut |p| in_loss(|| bowl.loss(p))), state, params)
+    fn update_with_inputs(&self, grads: &DynTree, state: &mut OptState<T>, params: &DynTree) -> Result<Updates> {
+        let mut quadratic = in_loss(|| Quadratic::of(self.needs(), params, grads));
+        self.update_with(grads, step_inputs(&mut |p| in_loss(|| quadratic.loss(p))), state, params)
     }
 
-    fn update_into_given(
+    fn update_into_with_inputs(
         &self,
         grads: &DynTree,
         state: &mut OptState<T>,
         params: &DynTree,
         updates: &mut Updates,
     ) -> Result<Outcome> {
-        let mut bowl = in_loss(|| Bowl::of(self.needs(), params, grads));
-        self.update_into_with(grads, given(&mut |p| in_loss(|| bowl.loss(p))), state, params, updates)
+        let mut quadratic = in_loss(|| Quadratic::of(self.needs(), params, grads));
+        self.update_into_with(grads, step_inputs(&mut |p| in_loss(|| quadratic.loss(p))), state, params, updates)
     }
 
-    fn update_owned_given(
+    fn update_owned_with_inputs(
         &self,
         grads: DynTree,
         state: &mut OptState<T>,
         params: &DynTree,
     ) -> Result<(DynTree, Outcome)> {
-        let mut bowl = in_loss(|| Bowl::of(self.needs(), params, &grads));
-        self.update_owned_with(grads, given(&mut |p| in_loss(|| bowl.loss(p))), state, params)
+        let mut quadratic = in_loss(|| Quadratic::of(self.needs(), params, &grads));
+        self.update_owned_with(grads, step_inputs(&mut |p| in_loss(|| quadratic.loss(p))), state, params)
     }
 }
 
@@ -110,30 +110,30 @@ fn in_loss<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// The loss `1 + g·(p − q) + ‖p − q‖²/2`, which at the step's parameters `q` is 1 and has the gradients `g`.
-struct Bowl {
+struct Quadratic {
     at: Vec<(String, Vec<f64>)>,
     grads: Vec<(String, Vec<f64>)>,
     /// `g − q`; the gradient at `p` adds `p`.
     shift: BTreeMap<String, ArrayD<f64>>,
 }
 
-impl Bowl {
+impl Quadratic {
     /// Computes and allocates nothing if the loss is not needed.
-    fn of(needs: Level, params: &DynTree, grads: &dyn Tree) -> Bowl {
-        let mut bowl = Bowl { at: Vec::new(), grads: Vec::new(), shift: BTreeMap::new() };
+    fn of(needs: Level, params: &DynTree, grads: &dyn Tree) -> Quadratic {
+        let mut quadratic = Quadratic { at: Vec::new(), grads: Vec::new(), shift: BTreeMap::new() };
         if needs >= Level::ValueFn {
-            (bowl.at, bowl.grads) = (values(params), values(grads));
+            (quadratic.at, quadratic.grads) = (values(params), values(grads));
             let mut shapes = BTreeMap::new();
             for_each_leaf(params, |path, leaf| drop(shapes.insert(path.to_owned(), IxDyn(leaf.shape()))));
             // If the trees differ the step is an error, and does not evaluate the loss.
-            for ((path, q), (_, g)) in bowl.at.iter().zip(&bowl.grads) {
+            for ((path, q), (_, g)) in quadratic.at.iter().zip(&quadratic.grads) {
                 let shift = g.iter().zip(q).map(|(g, q)| g - q).collect();
                 if let Ok(shift) = ArrayD::from_shape_vec(shapes[path].clone(), shift) {
-                    bowl.shift.insert(path.clone(), shift);
+                    quadratic.shift.insert(path.clone(), shift);
                 }
             }
         }
-        bowl
+        quadratic
     }
 
     fn loss(&mut self, p: &DynTree) -> (f64, DynTree) {

@@ -4,23 +4,23 @@
 
 use core::marker::PhantomData;
 
-use super::chunk_at::{ChunkAt, Next, OnTile, Then};
-use super::fused::{self, To, list_slots, local_span, loop_on_tile};
+use super::fused::{self, To, list_slots, local_range, loop_on_tile};
 use super::passes;
 use super::slots::SlotList;
-use super::sums::MOST_SUMS;
-use super::tile::DoesTo;
-use super::{PassRange, PassStructure, Place, Stage, Tile};
+use super::stage_chunk::{Next, OnTile, StageChunk, Then};
+use super::sums::MAX_SUMS;
+use super::tile::ElementUpdateFn;
+use super::{PassRange, PassStructure, Stage, StageOffset, Tile};
 use crate::element::{Contribution, Real};
 
 pub(crate) fn on_tile<S: Stage, C: Real>(
     stage: &S,
     (state, run): (&S::State, &S::Run),
-    place: Place,
-    span: PassRange,
+    place: StageOffset,
+    range: PassRange,
     tile: &mut Tile<'_, C>,
 ) {
-    stage.in_chunk(state, run, ChunkAt::of_tile(place, span, tile), &mut |part| part(tile));
+    stage.prepare_chunk(state, run, StageChunk::of_tile(place, range, tile), &mut |part| part(tile));
 }
 
 pub(crate) trait Members<C: Real> {
@@ -29,25 +29,26 @@ pub(crate) trait Members<C: Real> {
     /// Returns true if all members run.
     fn is_whole(&self) -> bool;
     fn shape(&self, member: usize) -> PassStructure;
-    /// As [`Stage::in_chunk`].
-    fn in_chunk(&self, member: usize, at: ChunkAt, then: &mut Then<'_, C>);
+    /// As [`Stage::prepare_chunk`].
+    fn prepare_chunk(&self, member: usize, at: StageChunk, then: &mut Then<'_, C>);
 }
 
-pub(crate) fn in_members<C: Real>(members: &dyn Members<C>, at: ChunkAt, then: &mut Then<'_, C>) {
+pub(crate) fn prepare_members<C: Real>(members: &dyn Members<C>, at: StageChunk, then: &mut Then<'_, C>) {
     let at = if members.is_whole() { at } else { at.followed() };
     match members.len() {
         0 => then(&mut |_| {}),
         many => {
             let here = if many > 1 { at.followed() } else { at };
-            members.in_chunk(0, here, &mut |first| from_member(members, 1, at.after(members.shape(0)), first, then));
+            members
+                .prepare_chunk(0, here, &mut |first| prepare_rest(members, 1, at.after(members.shape(0)), first, then));
         }
     }
 }
 
-fn from_member<C: Real>(
+fn prepare_rest<C: Real>(
     members: &dyn Members<C>,
     next: usize,
-    at: ChunkAt,
+    at: StageChunk,
     before: &mut OnTile<'_, C>,
     then: &mut Then<'_, C>,
 ) {
@@ -55,24 +56,24 @@ fn from_member<C: Real>(
         return then(before);
     }
     let here = if next + 1 < members.len() { at.followed() } else { at };
-    members.in_chunk(next, here, &mut |own| {
+    members.prepare_chunk(next, here, &mut |own| {
         let mut both = |tile: &mut Tile<'_, C>| {
             before(tile);
             own(tile);
         };
-        from_member(members, next + 1, at.after(members.shape(next)), &mut both, then);
+        prepare_rest(members, next + 1, at.after(members.shape(next)), &mut both, then);
     });
 }
 
-type Held<'a, S> = (&'a <S as Stage>::State, &'a <S as Stage>::Run);
+type StateAndRun<'a, S> = (&'a <S as Stage>::State, &'a <S as Stage>::Run);
 
-type LoopFn<S, C> = fn(&S, Held<'_, S>, ChunkAt, &mut Then<'_, C>);
+type LoopFn<S, C> = fn(&S, StateAndRun<'_, S>, StageChunk, &mut Then<'_, C>);
 
 /// The loops of a stage over a chunk, selected by constants of function type: rustc instantiates both sides of an `if
 /// const`.
-struct Ways<S, C>(PhantomData<(S, C)>);
+struct SelectedLoop<S, C>(PhantomData<(S, C)>);
 
-impl<S: Stage, C: Real> Ways<S, C> {
+impl<S: Stage, C: Real> SelectedLoop<S, C> {
     const LOOP: LoopFn<S, C> = if C::RECORDS { record::<S, C> } else { one_loop::<S, C> };
     /// `None` when recording, so that instantiations do not multiply.
     const CHAIN: Option<LoopFn<S, C>> = if by_one_loop::<S>() && !C::RECORDS { Some(one_loop::<S, C>) } else { None };
@@ -81,41 +82,46 @@ impl<S: Stage, C: Real> Ways<S, C> {
 /// Returns true if a fusing stage runs one loop. Stages with leaf statistics and reductions fuse only in whole passes:
 /// boxed, each would need a loop per pass range, ten for `adafactor`.
 pub(super) const fn by_one_loop<S: Stage>() -> bool {
-    S::FUSES && (S::SHAPE.looks == 0 || S::SHAPE.sums == 0)
+    S::FUSES && (S::SHAPE.reads_updates == 0 || S::SHAPE.sums == 0)
 }
 
 /// Runs a stage that is one loop for this leaf and step.
-pub(crate) fn fused<S: Stage, C: Real>(stage: &S, held: Held<'_, S>, at: ChunkAt, then: &mut Then<'_, C>) {
-    Ways::<S, C>::LOOP(stage, held, at, then);
+pub(crate) fn fused<S: Stage, C: Real>(
+    stage: &S,
+    state_and_run: StateAndRun<'_, S>,
+    at: StageChunk,
+    then: &mut Then<'_, C>,
+) {
+    SelectedLoop::<S, C>::LOOP(stage, state_and_run, at, then);
 }
 
 /// Returns the loop of a stage made of others, if they run as one loop for this leaf and step.
-pub(super) fn as_one_loop<S: Stage, C: Real>(
+pub(super) fn fused_loop<S: Stage, C: Real>(
     stage: &S,
-    (state, run): Held<'_, S>,
+    (state, run): StateAndRun<'_, S>,
     leaf: usize,
 ) -> Option<LoopFn<S, C>> {
-    if S::FUSES_ALWAYS || stage.fuses_now(state, run, leaf) { Ways::<S, C>::CHAIN } else { None }
+    if S::FUSES_ALWAYS || stage.fuses_now(state, run, leaf) { SelectedLoop::<S, C>::CHAIN } else { None }
 }
 
 #[inline(never)]
-fn one_loop<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: ChunkAt, then: &mut Then<'_, C>) {
-    let Some(local) = local_span(S::SHAPE.barriers, at.place.at, at.span) else { return then(&mut |_| {}) };
+fn one_loop<S: Stage, C: Real>(stage: &S, (state, run): StateAndRun<'_, S>, at: StageChunk, then: &mut Then<'_, C>) {
+    let Some(local) = local_range(S::SHAPE.barriers, at.place.at, at.range) else { return then(&mut |_| {}) };
     // Filled in place: the list spans several cache lines.
     let (kernel, mut list) = (stage.kernel::<C>(state, run, at.leaf), SlotList::new());
     list_slots(&mut list, stage, state, at.leaf);
     let dropping = if matches!(at.next, Next::Dropped) { passes::dropping::<S, C>(local) } else { None };
     let (pass, to) = match (dropping, passes::last::<S, C>(local), at.next) {
-        (Some(dropping), ..) => (dropping, To::Nowhere),
+        (Some(dropping), ..) => (dropping, To::Discard),
         (_, Some(last), Next::Added(params)) => (last, To::Params(params)),
         _ => (passes::map::<S, C>(local), To::Updates),
     };
     // Repeated work must not be reduced twice.
-    let adds = S::SHAPE.adds_in(local.to) && at.span.to <= at.place.at + S::SHAPE.barriers;
+    let reduces = S::SHAPE.reduces_in(local.to) && at.range.to <= at.place.at + S::SHAPE.barriers;
     then(&mut |tile| {
         let simd = tile.simd;
         let added = loop_on_tile(&list, to, tile, None, &mut |arrays| pass(simd, &kernel, arrays));
-        if const { S::SHAPE.sums > 0 } && adds {
+        if const { S::SHAPE.sums > 0 } && reduces {
             fused::add(&S::SHAPE, &added, at.place, tile.sums);
         }
     });
@@ -123,8 +129,8 @@ fn one_loop<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: ChunkAt
 
 /// As [`one_loop`] for a recorded element.
 #[inline(never)]
-fn record<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: ChunkAt, then: &mut Then<'_, C>) {
-    let Some(local) = local_span(S::SHAPE.barriers, at.place.at, at.span) else { return then(&mut |_| {}) };
+fn record<S: Stage, C: Real>(stage: &S, (state, run): StateAndRun<'_, S>, at: StageChunk, then: &mut Then<'_, C>) {
+    let Some(local) = local_range(S::SHAPE.barriers, at.place.at, at.range) else { return then(&mut |_| {}) };
     let (kernel, mut list) = (stage.kernel::<C>(state, run, at.leaf), SlotList::new());
     list_slots(&mut list, stage, state, at.leaf);
     then(&mut |tile| {
@@ -140,13 +146,13 @@ fn record<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: ChunkAt, 
 fn record_element<C: Real>(
     shape: PassStructure,
     list: &SlotList<'_>,
-    ChunkAt { place, span, .. }: ChunkAt,
+    StageChunk { place, range, .. }: StageChunk,
     tile: &mut Tile<'_, C>,
-    apply: DoesTo<'_, C>,
+    apply: ElementUpdateFn<'_, C>,
 ) {
-    let sums = if span.to <= place.at + shape.barriers { shape.sums } else { 0 };
-    tile.record(&list.in_record()[..list.len()], place.sum..place.sum + sums, &|slots, u, terms| {
-        let mut all = [Contribution::default(); MOST_SUMS];
+    let sums = if range.to <= place.at + shape.barriers { shape.sums } else { 0 };
+    tile.record(&list.recorded_array()[..list.len()], place.sum..place.sum + sums, &|slots, u, terms| {
+        let mut all = [Contribution::default(); MAX_SUMS];
         let u = apply(slots, u, &mut all);
         terms.copy_from_slice(&all[..terms.len()]);
         u

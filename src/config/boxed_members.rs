@@ -7,7 +7,7 @@
 use core::any::Any;
 use core::fmt;
 
-use super::registry::{Made, Member, Registry, nothing};
+use super::registry::{Member, Registry, Unconfigured, placeholder};
 use crate::arguments::{self, Arguments, Visit};
 use crate::engine::{Named, Stage};
 use crate::needs::{Includes, ValueAndGradFn};
@@ -15,39 +15,39 @@ use crate::part::{Optimizer, Part};
 use crate::recipe::Recipe;
 
 /// Returns an optimizer with settable arguments and boxed members.
-pub(super) fn in_parts(optimizer: impl Chosen) -> Made {
+pub(super) fn boxed_members(optimizer: impl Template) -> Unconfigured {
     let mut members = Vec::new();
-    optimizer.put_into(&mut members);
-    Made::named(InParts { optimizer: Box::new(optimizer), members })
+    optimizer.copy_members(&mut members);
+    Unconfigured::named(BoxedMembers { optimizer: Box::new(optimizer), members })
 }
 
 impl Registry {
     /// Adds an optimizer as a chain of boxes, in place of any entry of its name.
-    pub(super) fn in_parts<T: Arguments + Chosen>(
+    pub(super) fn boxed_members<T: Arguments + Template>(
         &mut self,
         make: impl Fn() -> T + Send + Sync + 'static,
     ) -> &mut Registry {
-        self.named(T::NAME, move || in_parts(make()))
+        self.named(T::NAME, move || boxed_members(make()))
     }
 }
 
-struct InParts {
-    optimizer: Box<dyn Chosen>,
+struct BoxedMembers {
+    optimizer: Box<dyn Template>,
     members: Vec<Member>,
 }
 
 /// An optimizer without its members.
-pub(super) trait Chosen: fmt::Debug + Send + Sync + 'static {
-    fn copy(&self) -> Box<dyn Chosen>;
+pub(super) trait Template: fmt::Debug + Send + Sync + 'static {
+    fn copy(&self) -> Box<dyn Template>;
     fn name(&self) -> &'static str;
     fn describe(&self) -> String;
     fn arguments(&mut self, visit: &mut Visit<'_>);
     /// Copies each member into its box, reusing filled boxes to avoid allocation in steps.
-    fn put_into(&self, boxes: &mut Vec<Member>);
+    fn copy_members(&self, boxes: &mut Vec<Member>);
 }
 
-impl<T: Arguments + Optimizer<Chain: Boxes>> Chosen for T {
-    fn copy(&self) -> Box<dyn Chosen> {
+impl<T: Arguments + Optimizer<Chain: Boxes>> Template for T {
+    fn copy(&self) -> Box<dyn Template> {
         Box::new(self.clone())
     }
     fn name(&self) -> &'static str {
@@ -59,24 +59,24 @@ impl<T: Arguments + Optimizer<Chain: Boxes>> Chosen for T {
     fn arguments(&mut self, visit: &mut Visit<'_>) {
         Arguments::arguments(self, visit);
     }
-    fn put_into(&self, boxes: &mut Vec<Member>) {
-        self.chain().put_into(boxes);
+    fn copy_members(&self, boxes: &mut Vec<Member>) {
+        self.chain().copy_members(boxes);
     }
 }
 
-impl fmt::Debug for InParts {
+impl fmt::Debug for BoxedMembers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.optimizer.fmt(f)
     }
 }
 
-impl Clone for InParts {
-    fn clone(&self) -> InParts {
-        InParts { optimizer: self.optimizer.copy(), members: self.members.clone() }
+impl Clone for BoxedMembers {
+    fn clone(&self) -> BoxedMembers {
+        BoxedMembers { optimizer: self.optimizer.copy(), members: self.members.clone() }
     }
 }
 
-impl Arguments for InParts {
+impl Arguments for BoxedMembers {
     /// A placeholder: the name is known at run time only.
     const NAME: &'static str = "optimizer";
 
@@ -87,11 +87,11 @@ impl Arguments for InParts {
     fn arguments(&mut self, visit: &mut Visit<'_>) {
         self.optimizer.arguments(visit);
         // The visit may have set arguments.
-        self.optimizer.put_into(&mut self.members);
+        self.optimizer.copy_members(&mut self.members);
     }
 }
 
-impl Part for InParts {
+impl Part for BoxedMembers {
     const NAME: &'static str = "optimizer";
     type Form = Named;
 
@@ -108,19 +108,19 @@ impl Part for InParts {
     }
 }
 
-impl Optimizer for InParts {
+impl Optimizer for BoxedMembers {
     type Chain = Vec<Member>;
     fn chain(&self) -> &Vec<Member> {
         &self.members
     }
-    fn name_now(&self) -> &'static str {
+    fn current_name(&self) -> &'static str {
         self.optimizer.name()
     }
 }
 
 pub(super) trait Boxes {
-    /// As [`Chosen::put_into`].
-    fn put_into(&self, boxes: &mut Vec<Member>);
+    /// As [`Template::copy_members`].
+    fn copy_members(&self, boxes: &mut Vec<Member>);
 }
 
 macro_rules! boxes {
@@ -129,9 +129,9 @@ macro_rules! boxes {
         where
             $(ValueAndGradFn: Includes<$M::Needs>,)*
         {
-            fn put_into(&self, boxes: &mut Vec<Member>) {
-                boxes.resize_with([$($number),*].len(), nothing);
-                $(put(&self.$number, &mut boxes[$number]);)*
+            fn copy_members(&self, boxes: &mut Vec<Member>) {
+                boxes.resize_with([$($number),*].len(), placeholder);
+                $(copy_member(&self.$number, &mut boxes[$number]);)*
             }
         }
     };
@@ -142,7 +142,7 @@ boxes!(A 0, B 1, C 2, D 3);
 boxes!(A 0, B 1, C 2, D 3, E 4);
 boxes!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
 
-fn put<T: Stage>(member: &T, into: &mut Member)
+fn copy_member<T: Stage>(member: &T, into: &mut Member)
 where
     ValueAndGradFn: Includes<T::Needs>,
 {
@@ -169,19 +169,19 @@ mod tests {
         let config = Transform::recipe(&typed);
         let registry = Registry::new();
         let built = registry.read(&Node::root(&config, &registry)).expect("a config");
-        assert!((&*built as &dyn Any).is::<InParts>());
+        assert!((&*built as &dyn Any).is::<BoxedMembers>());
         assert_eq!((built.recipe(), built.describe()), (config, Transform::describe(&typed)));
         assert_eq!(format!("{built:?}"), format!("{typed:?}"));
-        assert_eq!(format!("{:?}", built.outline()), format!("{:?}", Transform::outline(&typed)));
+        assert_eq!(format!("{:?}", built.summary()), format!("{:?}", Transform::summary(&typed)));
     }
 
     #[test]
     fn arguments_are_set_in_the_boxes_that_there_are() {
         let mut members = Vec::new();
-        let optimizer: Box<dyn Chosen> = Box::new(adamax(0.5));
-        optimizer.put_into(&mut members);
-        let mut parts = InParts { optimizer, members };
-        let address = |parts: &InParts| &raw const *parts.members[0] as *const u8;
+        let optimizer: Box<dyn Template> = Box::new(adamax(0.5));
+        optimizer.copy_members(&mut members);
+        let mut parts = BoxedMembers { optimizer, members };
+        let address = |parts: &BoxedMembers| &raw const *parts.members[0] as *const u8;
         let before = address(&parts);
         Arguments::arguments(&mut parts, &mut |name, argument| match (name, argument) {
             ("b1", Argument::Hyperparam(b1)) => *b1 = 0.125.into(),

@@ -14,7 +14,7 @@ use crate::wrapper::Boxed;
 type Member = Boxed<ValueAndGradFn>;
 
 /// Gives a whole config its own passes, if it is one of these optimizers.
-pub(super) fn with_own_passes(member: Member) -> Member {
+pub(super) fn with_own_loops(member: Member) -> Member {
     let common = common::<Adamw>(&member)
         .or_else(|| common::<Adam>(&member))
         .or_else(|| common::<Sgd>(&member))
@@ -28,13 +28,13 @@ where
     ValueAndGradFn: Includes<T::Needs>,
 {
     let member: &dyn Any = &**member;
-    Some(Box::new(OwnPasses(member.downcast_ref::<T>()?.clone())))
+    Some(Box::new(OwnLoops(member.downcast_ref::<T>()?.clone())))
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct OwnPasses<T>(T);
+pub(super) struct OwnLoops<T>(T);
 
-impl<T: Stage> Part for OwnPasses<T> {
+impl<T: Stage> Part for OwnLoops<T> {
     const NAME: &'static str = "alone";
     type Form = Named;
 
@@ -47,7 +47,7 @@ impl<T: Stage> Part for OwnPasses<T> {
     }
 }
 
-impl<T: Stage> Optimizer for OwnPasses<T> {
+impl<T: Stage> Optimizer for OwnLoops<T> {
     const HIDDEN: bool = true;
     type Chain = T;
     fn chain(&self) -> &T {

@@ -145,10 +145,10 @@ impl LeafStatistics for ByLargest {
         Ok(PerLeaf::new(at.active(), Scalar::new(1.0)))
     }
 
-    fn look(&self, largest: &mut PerLeaf<Scalar>, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+    fn collect_statistics(&self, largest: &mut PerLeaf<Scalar>, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         // Leaves are not writable here.
         assert!(tree.leaf::<f32>(0).is_none());
-        tree.look(&mut Largest(largest));
+        tree.observe(&mut Largest(largest));
     }
 
     fn scalars<C: Real>(&self, largest: &PerLeaf<Scalar>, leaf: usize) -> C {
@@ -163,7 +163,7 @@ impl LeafStatistics for ByLargest {
 struct Largest<'a>(&'a mut PerLeaf<Scalar>);
 
 impl LeafObserver for Largest<'_> {
-    fn look<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
+    fn observe<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
         let largest = u.iter().fold(0.0_f64, |largest, u| largest.max(u.as_f64().abs()));
         self.0.set(leaf, Scalar::new(largest));
     }
@@ -199,8 +199,8 @@ impl LeafStatistics for MeanByLargest {
         ByLargest.start(at)
     }
 
-    fn look(&self, largest: &mut PerLeaf<Scalar>, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        tree.look(&mut Largest(largest));
+    fn collect_statistics(&self, largest: &mut PerLeaf<Scalar>, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+        tree.observe(&mut Largest(largest));
     }
 
     fn scalars<C: Real>(&self, largest: &PerLeaf<Scalar>, leaf: usize) -> C {
@@ -258,7 +258,7 @@ impl LeafStatistics for ByPlace {
         Ok(Count::default())
     }
 
-    fn look(&self, looks: &mut Count, _: &StepContext<'_>, _: &mut WholeTree<'_>) {
+    fn collect_statistics(&self, looks: &mut Count, _: &StepContext<'_>, _: &mut WholeTree<'_>) {
         looks.increment();
     }
 

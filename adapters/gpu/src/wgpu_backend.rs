@@ -65,11 +65,11 @@ impl Wgpu {
             return Err(failure(&self.name, format!("a leaf has {size} bytes, and a binding at most {most}")));
         }
         let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
-        self.guarded(|| self.device.create_buffer(&descriptor))
+        self.with_error_scopes(|| self.device.create_buffer(&descriptor))
     }
 
     /// Runs `does`; fails with a device error reported meanwhile.
-    fn guarded<T>(&self, does: impl FnOnce() -> T) -> Result<T> {
+    fn with_error_scopes<T>(&self, does: impl FnOnce() -> T) -> Result<T> {
         let scopes = [wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation];
         let scopes = scopes.map(|filter| self.device.push_error_scope(filter));
         let done = does();
@@ -94,7 +94,7 @@ impl Backend for Wgpu {
 
     fn write(&self, buffer: &mut wgpu::Buffer, bytes: &[u8]) -> Result<()> {
         let whole = bytes.len() / 4 * 4;
-        self.guarded(|| {
+        self.with_error_scopes(|| {
             self.queue.write_buffer(buffer, 0, &bytes[..whole]);
             if whole < bytes.len() {
                 let mut rest = [0; 4];
@@ -116,7 +116,7 @@ impl Backend for Wgpu {
             return Ok(Vec::new());
         }
         let here = self.make(size as usize, BufferUsages::MAP_READ | BufferUsages::COPY_DST)?;
-        self.guarded(|| {
+        self.with_error_scopes(|| {
             let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
             let mut at = 0;
             for (buffer, bytes) in buffers.iter().filter(|(_, bytes)| *bytes > 0) {
@@ -145,7 +145,7 @@ impl Backend for Wgpu {
 
 impl Kernels for Wgpu {
     type Kernel = wgpu::ComputePipeline;
-    const SUMS_APART: bool = true;
+    const SEPARATE_SUMS: bool = true;
 
     #[allow(private_interfaces, reason = "called by this crate only")]
     fn language(&self) -> Language {
@@ -158,7 +158,7 @@ impl Kernels for Wgpu {
             let problem = format!("a pass has {bindings} arrays, and a shader of this device at most {most}");
             return Err(failure(&self.name, problem));
         }
-        self.guarded(|| {
+        self.with_error_scopes(|| {
             let source = wgpu::ShaderSource::Wgsl(text.into());
             let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source });
             self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
@@ -191,7 +191,7 @@ impl Kernels for Wgpu {
         }
         let mut numbers = self.buffer(bytes.len())?;
         self.write(&mut numbers, &bytes)?;
-        self.guarded(|| {
+        self.with_error_scopes(|| {
             let layout = kernel.get_bind_group_layout(0);
             let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
             {

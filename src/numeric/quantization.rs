@@ -11,7 +11,7 @@
 use core::marker::PhantomData;
 
 use super::simd::{Job, SimdLevel, dispatch};
-use crate::element::{CODED_BLOCK as BLOCK, CODED_SCALE as SCALE, DType};
+use crate::element::{DType, QUANTIZED_BLOCK as BLOCK, QUANTIZED_SCALE as SCALE};
 
 type Block = [u8; BLOCK + SCALE];
 
@@ -20,7 +20,7 @@ const INFINITE: u32 = 1;
 const NAN: u32 = 2;
 const LEAST_FINITE: u32 = 3;
 
-trait Code: Copy {
+trait Format: Copy {
     /// True if the highest bit is a sign.
     const SIGNED: bool;
     /// Returns a code's magnitude.
@@ -28,7 +28,7 @@ trait Code: Copy {
     /// Returns the code of this magnitude, negative if requested and signed.
     fn with_sign(size: u32, negative: bool) -> u32;
     /// The least scale, for which derived values are normal numbers.
-    const LEAST: f32;
+    const MIN_SCALE: f32;
     fn of(scale: f32) -> Self;
     fn decode(self, code: u8) -> f32;
     /// Quantizes a number; unsigned, zero if negative.
@@ -40,12 +40,12 @@ trait Code: Copy {
 /// The upper bits of numbers with short fractions contribute too. A block's places have each threshold once, so that
 /// the right share of equal numbers is rounded up.
 #[inline(always)]
-fn chance(x: f32, place: usize) -> u32 {
-    (x.to_bits() ^ x.to_bits() >> 15 ^ PLACES[place]) & 0xff
+fn rounding_threshold(x: f32, place: usize) -> u32 {
+    (x.to_bits() ^ x.to_bits() >> 15 ^ PLACE_TERMS[place]) & 0xff
 }
 
 /// The contribution of a place: a table, because integer products are slow, and SSE2 lacks them.
-static PLACES: [u32; BLOCK] = {
+static PLACE_TERMS: [u32; BLOCK] = {
     let mut places = [0; BLOCK];
     let mut place = 0;
     while place < BLOCK {
@@ -68,7 +68,7 @@ struct Root {
     inverse: f32,
 }
 
-impl Code for Root {
+impl Format for Root {
     const SIGNED: bool = true;
     fn size(code: u8) -> u32 {
         (code as i8).unsigned_abs().into()
@@ -76,7 +76,7 @@ impl Code for Root {
     fn with_sign(size: u32, negative: bool) -> u32 {
         if negative { size.wrapping_neg() } else { size }
     }
-    const LEAST: f32 = f32::MIN_POSITIVE;
+    const MIN_SCALE: f32 = f32::MIN_POSITIVE;
     #[inline(always)]
     fn of(scale: f32) -> Root {
         Root { scale, inverse: 1.0 / scale }
@@ -88,7 +88,7 @@ impl Code for Root {
     }
     #[inline(always)]
     fn encode(self, x: f32, place: usize) -> u32 {
-        let size = (whole((x.abs() * self.inverse).sqrt() * (127.0 * 256.0)) + chance(x, place)) >> 8;
+        let size = (whole((x.abs() * self.inverse).sqrt() * (127.0 * 256.0)) + rounding_threshold(x, place)) >> 8;
         let sign = (x.to_bits() as i32 >> 31) as u32;
         (size ^ sign).wrapping_sub(sign)
     }
@@ -101,7 +101,7 @@ struct FourthRoot {
     inverse: f32,
 }
 
-impl Code for FourthRoot {
+impl Format for FourthRoot {
     const SIGNED: bool = false;
     fn size(code: u8) -> u32 {
         code.into()
@@ -109,7 +109,7 @@ impl Code for FourthRoot {
     fn with_sign(size: u32, _: bool) -> u32 {
         size
     }
-    const LEAST: f32 = f32::MIN_POSITIVE;
+    const MIN_SCALE: f32 = f32::MIN_POSITIVE;
     #[inline(always)]
     fn of(scale: f32) -> FourthRoot {
         FourthRoot { scale, inverse: 1.0 / scale }
@@ -123,10 +123,10 @@ impl Code for FourthRoot {
     #[inline(always)]
     fn encode(self, x: f32, place: usize) -> u32 {
         // Smaller numbers, and this one, become code 1, whatever the threshold: only zero has code 0.
-        const LEAST: f32 = 1.0 / (255.0 * 255.0 * 255.0 * 255.0);
+        const MIN_SCALE: f32 = 1.0 / (255.0 * 255.0 * 255.0 * 255.0);
         let part = x * self.inverse;
-        let part = if part > LEAST { part } else { LEAST };
-        let size = (whole(part.sqrt().sqrt() * (255.0 * 256.0)) + chance(x, place)) >> 8;
+        let part = if part > MIN_SCALE { part } else { MIN_SCALE };
+        let size = (whole(part.sqrt().sqrt() * (255.0 * 256.0)) + rounding_threshold(x, place)) >> 8;
         if x.to_bits() as i32 > 0 { size } else { 0 }
     }
 }
@@ -142,9 +142,9 @@ struct Log<const SIGNED: bool> {
 }
 
 /// The number of an `f32`'s lower bits that codes omit.
-const BELOW: u32 = 20;
+const DROPPED_BITS: u32 = 20;
 
-impl<const SIGNED: bool> Code for Log<SIGNED> {
+impl<const SIGNED: bool> Format for Log<SIGNED> {
     const SIGNED: bool = SIGNED;
     fn size(code: u8) -> u32 {
         if SIGNED { code & 127 } else { code }.into()
@@ -152,22 +152,22 @@ impl<const SIGNED: bool> Code for Log<SIGNED> {
     fn with_sign(size: u32, negative: bool) -> u32 {
         if SIGNED && negative { size | 128 } else { size }
     }
-    const LEAST: f32 = f32::from_bits((if SIGNED { 128 } else { 256 }) << BELOW);
+    const MIN_SCALE: f32 = f32::from_bits((if SIGNED { 128 } else { 256 }) << DROPPED_BITS);
     #[inline(always)]
     fn of(scale: f32) -> Log<SIGNED> {
-        Log { base: scale.to_bits() as i32 - ((if SIGNED { 127 } else { 255 }) << BELOW) }
+        Log { base: scale.to_bits() as i32 - ((if SIGNED { 127 } else { 255 }) << DROPPED_BITS) }
     }
     #[inline(always)]
     fn decode(self, code: u8) -> f32 {
         let (size, sign) = if SIGNED { (code & 127, u32::from(code & 128) << 24) } else { (code, 0) };
-        let bits = if size == 0 { 0 } else { self.base + (i32::from(size) << BELOW) };
+        let bits = if size == 0 { 0 } else { self.base + (i32::from(size) << DROPPED_BITS) };
         f32::from_bits(bits as u32 | sign)
     }
     #[inline(always)]
     fn encode(self, x: f32, place: usize) -> u32 {
         let bits = x.to_bits() as i32;
-        let up = ((chance(x, place) as i32) << (BELOW - 8)) + (1 << (BELOW - 9));
-        let size = ((bits & i32::MAX) - self.base + up) >> BELOW;
+        let up = ((rounding_threshold(x, place) as i32) << (DROPPED_BITS - 8)) + (1 << (DROPPED_BITS - 9));
+        let size = ((bits & i32::MAX) - self.base + up) >> DROPPED_BITS;
         let size = if size < 0 { 0 } else { size };
         if SIGNED {
             return size as u32 | x.to_bits() >> 24 & 128;
@@ -183,7 +183,7 @@ struct Decode<'a, K> {
     code: PhantomData<K>,
 }
 
-impl<K: Code> Job for Decode<'_, K> {
+impl<K: Format> Job for Decode<'_, K> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
@@ -204,7 +204,7 @@ impl<K: Code> Job for Decode<'_, K> {
 /// A separate function, as `encode_block`: arguments are known not to alias, fields are not, and LLVM would compile the
 /// loop twice, with a scalar version.
 #[inline(always)]
-fn decode_block<K: Code>(code: K, from: &[u8; BLOCK], to: &mut [f32; BLOCK]) {
+fn decode_block<K: Format>(code: K, from: &[u8; BLOCK], to: &mut [f32; BLOCK]) {
     for i in 0..BLOCK {
         to[i] = code.decode(from[i]);
     }
@@ -213,7 +213,7 @@ fn decode_block<K: Code>(code: K, from: &[u8; BLOCK], to: &mut [f32; BLOCK]) {
 /// Decodes a marked block; with a scale that is not finite, all NaN.
 #[cold]
 #[inline(never)]
-fn decode_marked<K: Code>(scale: f32, from: &[u8; BLOCK], to: &mut [f32; BLOCK]) {
+fn decode_marked<K: Format>(scale: f32, from: &[u8; BLOCK], to: &mut [f32; BLOCK]) {
     let code = K::of(scale.abs());
     for (to, from) in to.iter_mut().zip(from) {
         *to = match K::size(*from) {
@@ -229,7 +229,7 @@ fn decode_marked<K: Code>(scale: f32, from: &[u8; BLOCK], to: &mut [f32; BLOCK])
 /// As [`encode_block`], for a block to mark.
 #[cold]
 #[inline(never)]
-fn encode_marked<K: Code>(scale: f32, from: &[f32; BLOCK], to: &mut [u8; BLOCK]) {
+fn encode_marked<K: Format>(scale: f32, from: &[f32; BLOCK], to: &mut [u8; BLOCK]) {
     let code = K::of(scale.abs());
     for (place, (x, to)) in from.iter().zip(to).enumerate() {
         let negative = x.is_sign_negative();
@@ -262,7 +262,7 @@ struct Encode<'a, K> {
     code: PhantomData<K>,
 }
 
-impl<K: Code> Job for Encode<'_, K> {
+impl<K: Format> Job for Encode<'_, K> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
@@ -271,10 +271,10 @@ impl<K: Code> Job for Encode<'_, K> {
         let from = &from[..to.len()];
         for (b, to) in to.iter_mut().enumerate() {
             let largest = largest(&from[b]);
-            let least = if largest < K::LEAST { K::LEAST } else { largest };
+            let least = if largest < K::MIN_SCALE { K::MIN_SCALE } else { largest };
             // The scale of zeros is 0, as memory is before the first step.
             let scale = if largest == 0.0 { 0.0 } else { least };
-            let marked = || -largest_finite(&from[b]).max(K::LEAST);
+            let marked = || -largest_finite(&from[b]).max(K::MIN_SCALE);
             let [s0, s1, s2, s3, ..] = to;
             [*s0, *s1, *s2, *s3] = (if scale.is_finite() { scale } else { marked() }).to_le_bytes();
         }
@@ -293,7 +293,7 @@ impl<K: Code> Job for Encode<'_, K> {
 }
 
 #[inline(always)]
-fn encode_block<K: Code>(code: K, from: &[f32; BLOCK], to: &mut [u8; BLOCK]) {
+fn encode_block<K: Format>(code: K, from: &[f32; BLOCK], to: &mut [u8; BLOCK]) {
     for i in 0..BLOCK {
         to[i] = code.encode(from[i], i) as u8;
     }
@@ -335,7 +335,7 @@ pub(crate) fn floored(dtype: DType, from: &[u8]) -> usize {
     }
 }
 
-fn count_floored<K: Code>(from: &[u8]) -> usize {
+fn count_floored<K: Format>(from: &[u8]) -> usize {
     let of_block = |block: &[u8]| {
         let [s0, s1, s2, s3, codes @ ..] = block else { return 0 };
         let scale = f32::from_le_bytes([*s0, *s1, *s2, *s3]);

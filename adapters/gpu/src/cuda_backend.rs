@@ -69,9 +69,10 @@ impl Cuda {
         if !unsafe { cudarc::nvrtc::sys::is_culib_present() } {
             return Err(failure(NAME, "libnvrtc, the compiler's library, is not found"));
         }
-        let said = |error: cudarc::driver::DriverError| failure(NAME, error);
-        let context = CudaContext::new(number).map_err(said)?;
-        let (name, capability) = (context.name().map_err(said)?, context.compute_capability().map_err(said)?);
+        let driver_error = |error: cudarc::driver::DriverError| failure(NAME, error);
+        let context = CudaContext::new(number).map_err(driver_error)?;
+        let (name, capability) =
+            (context.name().map_err(driver_error)?, context.compute_capability().map_err(driver_error)?);
         Ok(Cuda { name, stream: context.default_stream(), context, capability })
     }
 
@@ -80,7 +81,7 @@ impl Cuda {
         &self.stream
     }
 
-    fn said(&self, error: cudarc::driver::DriverError) -> gradchain::Error {
+    fn driver_error(&self, error: cudarc::driver::DriverError) -> gradchain::Error {
         failure(&self.name, error)
     }
 }
@@ -93,23 +94,23 @@ impl Backend for Cuda {
     }
 
     fn buffer(&self, bytes: usize) -> Result<CudaSlice<u8>> {
-        self.stream.alloc_zeros(bytes.max(8)).map_err(|error| self.said(error))
+        self.stream.alloc_zeros(bytes.max(8)).map_err(|error| self.driver_error(error))
     }
 
     fn write(&self, buffer: &mut CudaSlice<u8>, bytes: &[u8]) -> Result<()> {
         let Some(mut to) = buffer.try_slice_mut(..bytes.len()).filter(|_| !bytes.is_empty()) else { return Ok(()) };
-        self.stream.memcpy_htod(bytes, &mut to).map_err(|error| self.said(error))
+        self.stream.memcpy_htod(bytes, &mut to).map_err(|error| self.driver_error(error))
     }
 
     fn read(&self, buffer: &CudaSlice<u8>, bytes: usize) -> Result<Vec<u8>> {
         let Some(from) = buffer.try_slice(..bytes).filter(|_| bytes > 0) else { return Ok(Vec::new()) };
-        self.stream.clone_dtoh(&from).map_err(|error| self.said(error))
+        self.stream.clone_dtoh(&from).map_err(|error| self.driver_error(error))
     }
 }
 
 impl Kernels for Cuda {
     type Kernel = CudaFunction;
-    const SUMS_APART: bool = false;
+    const SEPARATE_SUMS: bool = false;
 
     #[allow(private_interfaces, reason = "called by this crate only")]
     fn language(&self) -> Language {
@@ -117,8 +118,9 @@ impl Kernels for Cuda {
     }
 
     fn compile(&self, text: &str, _: usize) -> Result<CudaFunction> {
-        let module = self.context.load_module(compiled(text, self.capability)?).map_err(|error| self.said(error))?;
-        module.load_function("run").map_err(|error| self.said(error))
+        let module =
+            self.context.load_module(compiled(text, self.capability)?).map_err(|error| self.driver_error(error))?;
+        module.load_function("run").map_err(|error| self.driver_error(error))
     }
 
     /// Passes as many leaves per launch as fit into the kernel argument, in the layout of the source's `Leaf`.
@@ -129,7 +131,7 @@ impl Kernels for Cuda {
         let Some(Launch { numbers, buffers, .. }) = leaves.first() else { return Ok(()) };
         // The first two single-precision numbers and the leaf's offset are counts.
         let bytes = leaf_bytes(numbers.wide.len() + buffers.len(), numbers.single.len() - 2);
-        leaves.chunks(TABLE / bytes).try_for_each(|leaves| self.launch_some(kernel, leaves))
+        leaves.chunks(TABLE / bytes).try_for_each(|leaves| self.launch_batch(kernel, leaves))
     }
 }
 
@@ -150,7 +152,7 @@ fn add_leaf(table: &mut Vec<u64>, numbers: &Numbers, pointers: &[u64], begin: u3
 }
 
 impl Cuda {
-    fn launch_some(&self, kernel: &CudaFunction, leaves: &[Launch<'_, CudaSlice<u8>>]) -> Result<()> {
+    fn launch_batch(&self, kernel: &CudaFunction, leaves: &[Launch<'_, CudaSlice<u8>>]) -> Result<()> {
         let (mut words, mut begin, mut used) = (Vec::with_capacity(TABLE / 8), 0, Vec::new());
         for leaf in leaves {
             let each = leaf.buffers.iter().map(|buffer| buffer.device_ptr(&self.stream));
@@ -167,7 +169,7 @@ impl Cuda {
         // SAFETY: the kernel was printed for leaves with these numbers, of these sizes, and one pointer of the right
         // type for each of these buffers. No two buffers alias except the one of sums, in which each leaf has its own
         // part. Each buffer holds at least the number of elements passed to the kernel, which accesses no others.
-        unsafe { launch.launch(config) }.map(drop).map_err(|error| self.said(error))
+        unsafe { launch.launch(config) }.map(drop).map_err(|error| self.driver_error(error))
     }
 }
 

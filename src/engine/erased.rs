@@ -12,7 +12,7 @@ pub trait View<'a> {
     /// As [`Stage::emission`]; `None` if the transformation has not begun.
     fn emission(&self) -> Option<Emission>;
     fn resting(&self) -> &'a [bool];
-    fn state_bytes(&self, leaf: usize, at: usize, span: PassRange) -> usize;
+    fn state_bytes(&self, leaf: usize, at: usize, range: PassRange) -> usize;
     fn unused(&self, report: &mut dyn FnMut(&str, bool));
     fn read(&self, walk: &mut StateWalk<'a, '_>) -> Result<()>;
 }
@@ -58,8 +58,8 @@ impl<'a, S: Stage> View<'a> for Viewed<'_, 'a, S> {
     fn resting(&self) -> &'a [bool] {
         self.stage.resting(self.state)
     }
-    fn state_bytes(&self, leaf: usize, at: usize, span: PassRange) -> usize {
-        self.stage.state_bytes(self.state, leaf, at, span)
+    fn state_bytes(&self, leaf: usize, at: usize, range: PassRange) -> usize {
+        self.stage.state_bytes(self.state, leaf, at, range)
     }
     fn unused(&self, report: &mut dyn FnMut(&str, bool)) {
         self.stage.unused(self.state, report);

@@ -78,7 +78,7 @@ fn nearest(bits: u32) -> u32 {
     bits.wrapping_add(0x7fff + ((bits >> 16) & 1))
 }
 
-pub(crate) trait SixteenBits: Element<Compute = f32> {
+pub(crate) trait HalfFloat: Element<Compute = f32> {
     /// Rounds to nearest, in `f32`.
     #[inline(always)]
     fn rounded(value: f32) -> f32 {
@@ -94,10 +94,10 @@ pub(crate) trait SixteenBits: Element<Compute = f32> {
     /// Rounds stochastically, by 16 random bits, to one of the two neighbours; the expectation is `value`.
     ///
     /// Numbers of this type are unchanged; those beyond the largest are rounded to nearest.
-    fn by_chance(value: f32, random: u16) -> f32;
+    fn stochastic(value: f32, random: u16) -> f32;
 }
 
-impl SixteenBits for half::bf16 {
+impl HalfFloat for half::bf16 {
     #[inline(always)]
     fn rounded(value: f32) -> f32 {
         f32::from_bits(rounded(value) & 0xffff_0000)
@@ -110,7 +110,7 @@ impl SixteenBits for half::bf16 {
     }
 
     #[inline(always)]
-    fn by_chance(value: f32, random: u16) -> f32 {
+    fn stochastic(value: f32, random: u16) -> f32 {
         let bits = value.to_bits();
         // Carries if the lower half exceeds the random bits.
         let chosen = f32::from_bits(bits.wrapping_add(u32::from(!random)) & 0xffff_0000);
@@ -119,9 +119,9 @@ impl SixteenBits for half::bf16 {
     }
 }
 
-impl SixteenBits for half::f16 {
+impl HalfFloat for half::f16 {
     #[inline(always)]
-    fn by_chance(value: f32, random: u16) -> f32 {
+    fn stochastic(value: f32, random: u16) -> f32 {
         let (bits, random) = (value.to_bits(), u32::from(random));
         let magnitude = bits & 0x7fff_ffff;
         // Carries if the lower 13 bits, each worth eight, exceed the random ones.
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     /// Checks that results are neighbours with the number as mean; exact numbers stay.
-    fn is_unbiased<H: SixteenBits>(of_bits: fn(u16) -> H) {
+    fn is_unbiased<H: HalfFloat>(of_bits: fn(u16) -> H) {
         for i in 0..90_u16 {
             // All sizes, on numbers of the type and between.
             let from = of_bits(i.wrapping_mul(727)).widen();
@@ -172,7 +172,7 @@ mod tests {
                 if value.is_nan() || value.abs() >= 65504.0 {
                     continue;
                 }
-                let results: Vec<f32> = (0..=u16::MAX).map(|random| H::by_chance(value, random)).collect();
+                let results: Vec<f32> = (0..=u16::MAX).map(|random| H::stochastic(value, random)).collect();
                 let (low, high) = (results[usize::from(u16::MAX)], results[0]);
                 assert!(results.iter().all(|x| *x == low || *x == high), "{value:e}");
                 assert_eq!((H::narrow(low).widen(), H::narrow(high).widen()), (low, high), "{value:e}");
@@ -191,7 +191,7 @@ mod tests {
         for value in all.flat_map(|x| [x, f32::from_bits(x.to_bits() | 1 << 31)]) {
             let nearest = H::narrow(value).widen().to_bits();
             assert!(
-                [0, 9999, u16::MAX].iter().all(|random| H::by_chance(value, *random).to_bits() == nearest),
+                [0, 9999, u16::MAX].iter().all(|random| H::stochastic(value, *random).to_bits() == nearest),
                 "{value}"
             );
         }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     /// Checks each number of a type with some of each size, sign and kind.
-    fn sums_are_rounded<H: SixteenBits>(of_bits: fn(u16) -> H, bits: fn(H) -> u16) {
+    fn sums_are_rounded<H: HalfFloat>(of_bits: fn(u16) -> H, bits: fn(H) -> u16) {
         for other in (0..=u16::MAX).step_by(373).chain([0, 0x7f80, 0xff80, 0x7f81, 0x7fff, 0x7c00, 0x7c01, 0x8000]) {
             for one in 0..=u16::MAX {
                 let sum = of_bits(one).widen() + of_bits(other).widen();

@@ -5,7 +5,7 @@ use core::ops::Range;
 use super::{DType, Element, Real, Rounding};
 
 /// The engine's requirements on numbers. Sealed.
-pub trait InEngine: Sized {
+pub trait EngineReal: Sized {
     /// Rounds to a leaf type with this compute type, ties to even.
     fn rounded(self, to: Rounding) -> Self;
 
@@ -18,7 +18,7 @@ pub trait InEngine: Sized {
 
     /// Returns zero for NaN, else the number.
     #[inline(always)]
-    fn unless_nan(self) -> Self
+    fn nan_to_zero(self) -> Self
     where
         Self: Real,
     {
@@ -36,7 +36,7 @@ pub trait InEngine: Sized {
 
     /// Returns the number with all bits set.
     #[inline(always)]
-    fn of_all_bits() -> Self
+    fn all_bits_set() -> Self
     where
         Self: Real,
     {
@@ -45,7 +45,7 @@ pub trait InEngine: Sized {
 
     /// Returns the larger of two non-negative numbers, or NaN.
     #[inline(always)]
-    fn larger(self, other: Self) -> Self
+    fn max_or_nan(self, other: Self) -> Self
     where
         Self: Real,
     {
@@ -56,11 +56,11 @@ pub trait InEngine: Sized {
     const RECORDS: bool = false;
 
     /// Runs a part's operation on an element: its state in these arrays, its update, which is returned, and these sums
-    /// of the chain. For types that [record](InEngine::RECORDS) only.
+    /// of the chain. For types that [record](EngineReal::RECORDS) only.
     ///
     /// The operation runs once per path through it, and later operations continue with one value per result: a part's
     /// comparisons do not multiply the paths of the next.
-    fn record(arrays: &[Option<InRecord>], sums: Range<usize>, part: Does<'_, Self>) -> Self
+    fn record(arrays: &[Option<RecordedArray>], sums: Range<usize>, part: ElementFn<'_, Self>) -> Self
     where
         Self: Real,
     {
@@ -73,24 +73,24 @@ pub trait InEngine: Sized {
         part
     }
 
-    /// Notes why the part last [entered](InEngine::enter) cannot be recorded.
+    /// Notes why the part last [entered](EngineReal::enter) cannot be recorded.
     fn refuse(why: &'static str) {
         let _ = why;
     }
 
     /// Returns a pair's member for this type; none for a type that records.
-    fn pick<F: PerReal>(both: &Both<F>) -> Option<&F::Of<Self>>
+    fn member<F: TypeFamily>(both: &BothTypes<F>) -> Option<&F::Of<Self>>
     where
         Self: Real;
 
     /// Runs a job's method for this type.
-    fn split<J: ByReal>(job: J, argument: J::Argument<Self>) -> J::Output
+    fn dispatch_type<J: TypedJob>(job: J, argument: J::Argument<Self>) -> J::Output
     where
         Self: Real;
 }
 
 /// A part's operation on an element's arrays and contributions; returns the update.
-pub(crate) type Does<'a, C> = &'a dyn Fn(&mut [C], &mut [Contribution<C>]) -> C;
+pub(crate) type ElementFn<'a, C> = &'a dyn Fn(&mut [C], &mut [Contribution<C>]) -> C;
 
 /// The contribution of an element to a sum of a chain: a count or a number.
 #[derive(Clone, Copy, Debug)]
@@ -100,8 +100,8 @@ pub struct Contribution<C: Real> {
     /// The incoming update and parameter of the contributing part.
     ///
     /// `None` if the contribution cannot be computed after all else; see
-    /// [`PassStructure::later`](crate::engine::PassStructure::later).
-    pub(crate) went_in: Option<(C, C)>,
+    /// [`PassStructure::deferrable`](crate::engine::PassStructure::deferrable).
+    pub(crate) inputs: Option<(C, C)>,
 }
 
 impl<C: Real> Contribution<C> {
@@ -116,19 +116,19 @@ impl<C: Real> Contribution<C> {
 impl<C: Real> Default for Contribution<C> {
     #[inline(always)]
     fn default() -> Contribution<C> {
-        Contribution { count: 0, sum: None, went_in: None }
+        Contribution { count: 0, sum: None, inputs: None }
     }
 }
 
 /// A leaf's array for recorded values: its address as id, and its dtype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InRecord {
+pub struct RecordedArray {
     pub(crate) address: usize,
     pub(crate) dtype: DType,
 }
 
 /// A job with a method per compute type where it cannot be generic, such as a trait object's method.
-pub trait ByReal {
+pub trait TypedJob {
     /// The operand.
     type Argument<C: Real>;
     /// The result.
@@ -142,13 +142,13 @@ pub trait ByReal {
 }
 
 /// A type family with a member per compute type: values that a step computes for `f32` and for `f64`.
-pub trait PerReal {
+pub trait TypeFamily {
     /// The member for `C`.
     type Of<C: Real>: Copy + Send + Sync;
 }
 
-/// The two members of a [`PerReal`] family.
-pub struct Both<F: PerReal> {
+/// The two members of a [`TypeFamily`] family.
+pub struct BothTypes<F: TypeFamily> {
     pub(crate) single: F::Of<f32>,
     pub(crate) double: F::Of<f64>,
 }
@@ -163,8 +163,8 @@ macro_rules! by_bits {
 
         /// A select would make the loop one of masked stores, which is slow.
         #[inline(always)]
-        fn unless_nan(self) -> $Real {
-            self.masked(if self.is_nan() { 0.0 } else { $Real::of_all_bits() }, 0.0)
+        fn nan_to_zero(self) -> $Real {
+            self.masked(if self.is_nan() { 0.0 } else { $Real::all_bits_set() }, 0.0)
         }
 
         /// Above the bits of infinity. A comparison would make a loop that also selects split its mask's lanes for
@@ -177,18 +177,18 @@ macro_rules! by_bits {
         /// As integers, bits have the same order, with NaN the largest: one instruction instead of five for two
         /// comparisons and a select.
         #[inline(always)]
-        fn larger(self, other: $Real) -> $Real {
+        fn max_or_nan(self, other: $Real) -> $Real {
             $Real::from_bits(self.to_bits().max(other.to_bits()))
         }
 
         #[inline(always)]
-        fn of_all_bits() -> $Real {
+        fn all_bits_set() -> $Real {
             $Real::from_bits($Bits::MAX)
         }
     };
 }
 
-impl InEngine for f32 {
+impl EngineReal for f32 {
     #[inline(always)]
     fn rounded(self, to: Rounding) -> f32 {
         to.single(self)
@@ -197,16 +197,16 @@ impl InEngine for f32 {
     by_bits!(f32, u32);
 
     #[inline(always)]
-    fn pick<F: PerReal>(both: &Both<F>) -> Option<&F::Of<f32>> {
+    fn member<F: TypeFamily>(both: &BothTypes<F>) -> Option<&F::Of<f32>> {
         Some(&both.single)
     }
 
-    fn split<J: ByReal>(job: J, argument: J::Argument<f32>) -> J::Output {
+    fn dispatch_type<J: TypedJob>(job: J, argument: J::Argument<f32>) -> J::Output {
         job.single(argument)
     }
 }
 
-impl InEngine for f64 {
+impl EngineReal for f64 {
     #[inline(always)]
     fn rounded(self, _: Rounding) -> f64 {
         self
@@ -215,11 +215,11 @@ impl InEngine for f64 {
     by_bits!(f64, u64);
 
     #[inline(always)]
-    fn pick<F: PerReal>(both: &Both<F>) -> Option<&F::Of<f64>> {
+    fn member<F: TypeFamily>(both: &BothTypes<F>) -> Option<&F::Of<f64>> {
         Some(&both.double)
     }
 
-    fn split<J: ByReal>(job: J, argument: J::Argument<f64>) -> J::Output {
+    fn dispatch_type<J: TypedJob>(job: J, argument: J::Argument<f64>) -> J::Output {
         job.double(argument)
     }
 }

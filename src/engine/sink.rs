@@ -2,12 +2,12 @@
 
 use super::kernel::{ADD, Body, run_mixed};
 use super::leaf::TableLeaf;
-use super::limits::MOST_SLOTS;
+use super::limits::MAX_SLOTS;
 use super::messages::Layout;
 use super::prefetch::DISTANCE;
 use super::simd::SimdLevel;
 use super::stored::{Arrays, is_stored};
-use super::sums::MOST_SUMS;
+use super::sums::MAX_SUMS;
 use crate::element::{Contribution, DType, Element, Real, convert, with_dtype};
 use crate::memory::{Buffer, RawBytes, RawSlice, RawStrided};
 use crate::state::Moments;
@@ -25,17 +25,17 @@ pub(crate) enum Sink<'a> {
     Gradients,
 }
 
-enum AsIs {}
+enum Identity {}
 
-impl<C: Real> Body<C> for AsIs {
+impl<C: Real> Body<C> for Identity {
     type Kernel = ();
     const ARRAYS: usize = 0;
-    const READS: [bool; MOST_SLOTS] = [false; MOST_SLOTS];
-    const WRITES: [bool; MOST_SLOTS] = [false; MOST_SLOTS];
+    const READS: [bool; MAX_SLOTS] = [false; MAX_SLOTS];
+    const WRITES: [bool; MAX_SLOTS] = [false; MAX_SLOTS];
     const READS_PARAMS: bool = false;
 
     #[inline(always)]
-    fn apply((): &(), _: (Option<DType>, bool), _: &mut [C], u: C, _: C, _: &mut [Contribution<C>; MOST_SUMS]) -> C {
+    fn apply((): &(), _: (Option<DType>, bool), _: &mut [C], u: C, _: C, _: &mut [Contribution<C>; MAX_SUMS]) -> C {
         u
     }
 }
@@ -51,7 +51,7 @@ pub(crate) fn add_rounded<C: Real, P: Element>(p: P, u: C) -> P {
 /// # Safety
 ///
 /// The leaf is borrowed to be written, and only the caller accesses this range.
-pub(super) unsafe fn store_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, simd: SimdLevel, start: usize, u: &[C]) {
+pub(super) unsafe fn store_chunk<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, simd: SimdLevel, start: usize, u: &[C]) {
     let Some(strided) = &leaf.strided else {
         // SAFETY: as the caller guarantees.
         return unsafe { super::convert::store(simd, leaf.data, start, u) };
@@ -70,8 +70,8 @@ pub(super) unsafe fn store_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, s
 ///
 /// # Safety
 ///
-/// As [`store_stretch`].
-pub(super) unsafe fn add_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, simd: SimdLevel, start: usize, u: &[C]) {
+/// As [`store_chunk`].
+pub(super) unsafe fn add_chunk<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, simd: SimdLevel, start: usize, u: &[C]) {
     let Some(strided) = &leaf.strided else {
         // SAFETY: as the caller guarantees.
         return unsafe { add_dense(leaf.data, simd, start, u) };
@@ -86,19 +86,19 @@ pub(super) unsafe fn add_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, sim
     });
 }
 
-/// As [`add_stretch`], for a contiguous leaf.
+/// As [`add_chunk`], for a contiguous leaf.
 ///
 /// # Safety
 ///
-/// As for [`add_stretch`].
+/// As for [`add_chunk`].
 unsafe fn add_dense<C: Real>(leaf: RawSlice, simd: SimdLevel, start: usize, u: &[C]) {
     if is_stored::<C>(leaf.dtype(), simd) {
         let from = RawSlice::of(u);
         let ahead = from.end_of(0, 0) + DISTANCE;
         // SAFETY: as the caller guarantees; `u` is borrowed, so that it does not overlap the leaf.
         let arrays =
-            unsafe { Arrays::new((start, u.len()), (from, 0, ahead), (RawSlice::NOWHERE, leaf), &[None; MOST_SLOTS]) };
-        run_mixed::<AsIs, C, ADD>(simd, &(), &arrays);
+            unsafe { Arrays::new((start, u.len()), (from, 0, ahead), (RawSlice::EMPTY, leaf), &[None; MAX_SLOTS]) };
+        run_mixed::<Identity, C, ADD>(simd, &(), &arrays);
     } else {
         // SAFETY: as above.
         with_dtype!(leaf.dtype(), P => for (p, u) in unsafe { leaf.slice_mut::<P>(start, u.len()) }.iter_mut().zip(u) {

@@ -2,7 +2,7 @@
 
 use super::traced::{Kind, Traced};
 use super::{Program, record};
-use crate::element::{DType, InEngine, InRecord};
+use crate::element::{DType, EngineReal, RecordedArray};
 use crate::engine::{Clock, Part, Rule, SlotArray};
 use crate::error::Result;
 
@@ -13,10 +13,10 @@ impl Program {
     ///
     /// Fails if an argument of the rule is out of its range; or if the rule cannot be recorded, because it inspects
     /// numbers other than by arithmetic and comparisons (by their bits, or as `f64`), or compares without end.
-    pub fn of_rule<R: Rule>(rule: &R, clock: Clock, dtype: DType) -> Result<(Program, Vec<f64>)> {
+    pub fn record_rule<R: Rule>(rule: &R, clock: Clock, dtype: DType) -> Result<(Program, Vec<f64>)> {
         fn of<F: Kind, R: Rule>(rule: &R, clock: Clock) -> Result<(Program, Vec<f64>)> {
             let arrays: Vec<_> =
-                (0..R::SLOTS.len()).map(|address| Some(InRecord { address, dtype: F::DTYPE })).collect();
+                (0..R::SLOTS.len()).map(|address| Some(RecordedArray { address, dtype: F::DTYPE })).collect();
             let recorded = record::<F>(R::NAME, 0, |u, p| {
                 let k = rule.scalars::<Traced<F>>(clock);
                 [Some(Traced::record(&arrays, 0..0, &|slots, _| R::apply(k, R::Slots::of(slots), u, p))), None]

@@ -7,7 +7,7 @@ fn is_signed(dtype: DType) -> bool {
     matches!(dtype, DType::Root8 | DType::Log8)
 }
 
-fn coded(dtype: DType, numbers: &[f32]) -> Vec<u8> {
+fn quantized(dtype: DType, numbers: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; dtype.bytes(numbers.len())];
     encode(detected_simd_level(), dtype, numbers, &mut bytes);
     bytes
@@ -51,7 +51,7 @@ fn numbers_go_to_a_code_next_to_them_and_stay_there() {
         {
             for len in [1, 255, 256, 257, 1024, 1100] {
                 let from = numbers(dtype, seed, len, octaves, most);
-                let bytes = coded(dtype, &from);
+                let bytes = quantized(dtype, &from);
                 let to = decoded(dtype, &bytes, len);
                 for (from, to) in from.chunks(BLOCK).zip(to.chunks(BLOCK)) {
                     let scale = from.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
@@ -66,7 +66,7 @@ fn numbers_go_to_a_code_next_to_them_and_stay_there() {
                         assert!(exact, "{dtype}: the largest, {x:e}, became {y:e}");
                     }
                 }
-                assert_eq!(coded(dtype, &to), bytes, "{dtype}: what codes say exactly stays");
+                assert_eq!(quantized(dtype, &to), bytes, "{dtype}: what codes say exactly stays");
                 for simd in [SimdLevel::Baseline, SimdLevel::Avx2.min(detected_simd_level())] {
                     let (mut same, mut back) = (vec![0; bytes.len()], vec![0.0; len]);
                     encode(simd, dtype, &from, &mut same);
@@ -87,7 +87,7 @@ fn rounding_has_no_bias() {
         for seed in 0..n / 250 {
             let mut from = numbers(dtype, seed, BLOCK, 0.02, part);
             from[0] = 1.0;
-            let to = decoded(dtype, &coded(dtype, &from), BLOCK);
+            let to = decoded(dtype, &quantized(dtype, &from), BLOCK);
             let root = |x: &f32| {
                 f64::from(x.abs()).powf(match dtype {
                     DType::Root8 => 0.5,
@@ -106,15 +106,15 @@ fn rounding_has_no_bias() {
 fn blocks_of_zeros_of_tiny_numbers_and_of_what_is_not_finite() {
     for dtype in ALL {
         assert_eq!(decoded(dtype, &vec![0; dtype.bytes(300)], 300), [0.0; 300], "as memory is before the first step");
-        assert_eq!(coded(dtype, &[0.0; 3]), [0; 7]);
+        assert_eq!(quantized(dtype, &[0.0; 3]), [0; 7]);
         let tiny = [f32::from_bits(1), 1e-42, 0.0, 1e-38];
-        let found = decoded(dtype, &coded(dtype, &tiny), 4);
+        let found = decoded(dtype, &quantized(dtype, &tiny), 4);
         assert!(found[2] == 0.0 && found.iter().all(|x| x.abs() < 1e-28), "{found:?}");
         assert!(is_signed(dtype) || found[0] > 0.0 && found[1] > 0.0, "{dtype}: {found:?}");
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut from = numbers(dtype, 1, 600, 2.0, 1.0);
             from[300] = bad;
-            let bytes = coded(dtype, &from);
+            let bytes = quantized(dtype, &from);
             let found = decoded(dtype, &bytes, 600);
             let as_it_is = bad.is_nan() || bad < 0.0 && !is_signed(dtype);
             assert!(if as_it_is { found[300].is_nan() } else { found[300] == bad }, "{dtype}: {bad}");
@@ -128,16 +128,16 @@ fn blocks_of_zeros_of_tiny_numbers_and_of_what_is_not_finite() {
                 assert!((f64::from(*x) - f64::from(*y)).abs() <= bound, "{dtype}: {x} became {y} beside {bad}");
                 assert!(is_signed(dtype) || *x == 0.0 || *y > 0.0, "{dtype}: {x:e} became {y:e}");
             }
-            assert_eq!(coded(dtype, &found), bytes, "{dtype}: what codes say exactly stays");
+            assert_eq!(quantized(dtype, &found), bytes, "{dtype}: what codes say exactly stays");
         }
         let all = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, 1.0, 1e-30, f32::MAX];
         for others in [&all[..], &all[..3], &all[..4], &[f32::INFINITY]] {
-            let bytes = coded(dtype, others);
+            let bytes = quantized(dtype, others);
             let found = decoded(dtype, &bytes, others.len());
             for (x, y) in others.iter().zip(&found) {
                 assert!(x.is_finite() == y.is_finite() && (*x != 0.0 || *y == 0.0), "{dtype}: {others:?}, {found:?}");
             }
-            assert_eq!(coded(dtype, &found), bytes);
+            assert_eq!(quantized(dtype, &found), bytes);
         }
         // The former format: NaN throughout.
         let before: Vec<u8> = f32::NAN.to_le_bytes().into_iter().chain([0; 256]).collect();

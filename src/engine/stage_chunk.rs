@@ -1,14 +1,14 @@
 //! The position of the tile driver in a pass.
 
 use super::tile::Tile;
-use super::{PassRange, PassStructure, Place};
+use super::{PassRange, PassStructure, StageOffset};
 use crate::memory::RawSlice;
 
 /// A chunk on its way through one member of a chain in one pass.
 #[derive(Clone, Copy, Debug)]
-pub struct ChunkAt {
-    pub(crate) place: Place,
-    pub(crate) span: PassRange,
+pub struct StageChunk {
+    pub(crate) place: StageOffset,
+    pub(crate) range: PassRange,
     pub(crate) leaf: usize,
     pub(crate) next: Next,
 }
@@ -23,23 +23,23 @@ pub(crate) enum Next {
     Added(RawSlice),
 }
 
-impl ChunkAt {
-    pub(crate) fn of_tile<C>(place: Place, span: PassRange, tile: &Tile<'_, C>) -> ChunkAt {
-        ChunkAt { place, span, leaf: tile.leaf, next: Next::Read }
+impl StageChunk {
+    pub(crate) fn of_tile<C>(place: StageOffset, range: PassRange, tile: &Tile<'_, C>) -> StageChunk {
+        StageChunk { place, range, leaf: tile.leaf, next: Next::Read }
     }
 
-    pub(crate) fn after(self, shape: PassStructure) -> ChunkAt {
-        ChunkAt { place: self.place.after(shape), ..self }
+    pub(crate) fn after(self, shape: PassStructure) -> StageChunk {
+        StageChunk { place: self.place.after(shape), ..self }
     }
 
-    pub(crate) fn followed(self) -> ChunkAt {
+    pub(crate) fn followed(self) -> StageChunk {
         let next = if matches!(self.next, Next::Dropped) { Next::Dropped } else { Next::Read };
-        ChunkAt { next, ..self }
+        StageChunk { next, ..self }
     }
 
     /// Returns the position for a stage whose updates are read even in a pass that drops them.
-    pub(crate) fn read(self) -> ChunkAt {
-        ChunkAt { next: Next::Read, ..self }
+    pub(crate) fn read(self) -> StageChunk {
+        StageChunk { next: Next::Read, ..self }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::tree::{Cursor, LeafMut, LeafRef, Run, Tree, TreeMut, Walk, WalkMut, d
 use super::super::leaf::LeafParts;
 
 /// The maximum number of elements of a chunk.
-pub(crate) const STRETCH: usize = 512;
+pub(crate) const ROW_MAJOR_CHUNK: usize = 512;
 
 pub(crate) fn leaves<T: Tree + ?Sized>(tree: &T) -> Vec<LeafRef<'_>> {
     let mut leaves = Vec::new();
@@ -21,69 +21,75 @@ pub(crate) fn leaves_mut<T: TreeMut + ?Sized>(tree: &mut T) -> Vec<LeafMut<'_>> 
 }
 
 /// Reads a leaf in row-major order, in chunks that depend on its shape alone.
-pub(crate) struct Stretches<'a> {
+pub(crate) struct RowMajorChunks<'a> {
     leaf: LeafRef<'a>,
-    road: Road,
+    row_runs: RowMajorRuns,
     start: usize,
-    buffer: [f64; STRETCH],
+    buffer: [f64; ROW_MAJOR_CHUNK],
 }
 
-impl<'a> Stretches<'a> {
-    pub(crate) fn of(leaf: &LeafRef<'a>) -> Stretches<'a> {
-        Stretches { leaf: leaf.clone(), road: Road::new(&leaf.parts), start: 0, buffer: [0.0; STRETCH] }
+impl<'a> RowMajorChunks<'a> {
+    pub(crate) fn of(leaf: &LeafRef<'a>) -> RowMajorChunks<'a> {
+        RowMajorChunks {
+            leaf: leaf.clone(),
+            row_runs: RowMajorRuns::new(&leaf.parts),
+            start: 0,
+            buffer: [0.0; ROW_MAJOR_CHUNK],
+        }
     }
 
     /// Returns the next chunk; empty after the last.
     pub(crate) fn next(&mut self) -> &[f64] {
-        let stretch = self.road.stretch(&mut self.buffer, self.start);
+        let row_major = self.row_runs.row_major(&mut self.buffer, self.start);
         // SAFETY: the leaf is borrowed, and the road stays inside its shape.
         #[allow(unsafe_code, reason = "strided memory; see `memory`")]
         unsafe {
-            self.road.load(&self.leaf.parts, self.start, stretch);
+            self.row_runs.load(&self.leaf.parts, self.start, row_major);
         }
-        self.start += stretch.len();
-        stretch
+        self.start += row_major.len();
+        row_major
     }
 }
 
 /// Calls `each` with the index of each row-major chunk's first element, and the chunk.
 pub(crate) fn read(leaf: &LeafRef<'_>, mut each: impl FnMut(usize, &[f64])) {
-    let mut stretches = Stretches::of(leaf);
-    (0..leaf.parts.data.len()).step_by(STRETCH).for_each(|start| each(start, stretches.next()));
+    let mut chunks = RowMajorChunks::of(leaf);
+    (0..leaf.parts.data.len()).step_by(ROW_MAJOR_CHUNK).for_each(|start| each(start, chunks.next()));
 }
 
 /// As [`read`], for chunks to overwrite, which are rounded to the leaf's dtype.
 pub(crate) fn rewrite(leaf: &mut LeafMut<'_>, mut each: impl FnMut(usize, &mut [f64])) {
     let parts = &leaf.parts;
-    let (mut road, mut back, mut buffer) = (Road::new(parts), Road::new(parts), [0.0; STRETCH]);
-    for start in (0..parts.data.len()).step_by(STRETCH) {
-        let stretch = road.stretch(&mut buffer, start);
+    let (mut row_runs, mut back, mut buffer) =
+        (RowMajorRuns::new(parts), RowMajorRuns::new(parts), [0.0; ROW_MAJOR_CHUNK]);
+    for start in (0..parts.data.len()).step_by(ROW_MAJOR_CHUNK) {
+        let row_major = row_runs.row_major(&mut buffer, start);
         // SAFETY: the leaf is borrowed exclusively, and the roads stay inside its shape.
         #[allow(unsafe_code, reason = "strided memory; see `memory`")]
         unsafe {
-            road.load(parts, start, stretch);
-            each(start, stretch);
-            back.store(parts, start, stretch);
+            row_runs.load(parts, start, row_major);
+            each(start, row_major);
+            back.store(parts, start, row_major);
         }
     }
 }
 
-struct Road {
+struct RowMajorRuns {
     /// The cursor, unless the leaf is dense.
     cursor: Option<Cursor>,
     len: usize,
 }
 
-impl Road {
-    fn new(leaf: &LeafParts) -> Road {
+impl RowMajorRuns {
+    fn new(leaf: &LeafParts) -> RowMajorRuns {
         let order = dense_strides(&leaf.shape);
         let dense = is_dense(&leaf.shape, &leaf.strides, &order);
         let cursor = (!dense).then(|| Cursor::new(&leaf.shape, &order, &leaf.strides, 0));
-        Road { cursor, len: leaf.data.len() }
+        RowMajorRuns { cursor, len: leaf.data.len() }
     }
 
-    fn stretch<'b>(&self, buffer: &'b mut [f64; STRETCH], start: usize) -> &'b mut [f64] {
-        &mut buffer[..STRETCH.min(self.len.saturating_sub(start))]
+    fn row_major<'b>(&self, buffer: &'b mut [f64; ROW_MAJOR_CHUNK], start: usize) -> &'b mut [f64] {
+        &mut buffer[..ROW_MAJOR_CHUNK.min(self.len.saturating_sub(start))]
     }
 
     fn runs(&mut self, start: usize, len: usize, mut each: impl FnMut(Run)) {
@@ -108,7 +114,7 @@ impl Road {
 
     /// # Safety
     ///
-    /// As [`load`](Road::load), without a concurrent reader.
+    /// As [`load`](RowMajorRuns::load), without a concurrent reader.
     #[allow(unsafe_code, reason = "strided memory; see `memory`")]
     unsafe fn store(&mut self, leaf: &LeafParts, start: usize, from: &[f64]) {
         let (view, len) = (leaf.view(), from.len());

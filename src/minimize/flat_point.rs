@@ -5,11 +5,11 @@ use crate::engine::{GradientSink, Trial};
 use crate::error::Result;
 use crate::state::Moments;
 use crate::tree::constraint::{index, shown};
-use crate::tree::stretch::{leaves, leaves_mut};
+use crate::tree::row_major::{leaves, leaves_mut};
 use crate::tree::{Structure, TreeMut};
 
 /// A function and a point, whose elements are numbered leaf by leaf in row-major order.
-pub(super) struct Around<P, F> {
+pub(super) struct FlatPoint<P, F> {
     pub(super) structure: Structure,
     trial: Trial<P, F>,
     point: P,
@@ -17,12 +17,12 @@ pub(super) struct Around<P, F> {
     gradient: Moments,
 }
 
-impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Around<P, F> {
+impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> FlatPoint<P, F> {
     pub(super) fn new(params: &P, f: F) -> Result<Self> {
         let structure = Structure::of(params)?;
         let gradient = Moments::like(&structure, &vec![true; structure.len()], 0.0, |leaf| leaf.dtype().compute())?;
         let values = leaves(params).iter().flat_map(|leaf| leaf.to_f64()).collect();
-        Ok(Around { structure, trial: Trial::new(None, f), point: params.clone(), values, gradient })
+        Ok(FlatPoint { structure, trial: Trial::new(None, f), point: params.clone(), values, gradient })
     }
 
     /// Evaluates with element `i` set to `x`, rounded to its dtype; also returns that.

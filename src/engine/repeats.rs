@@ -6,7 +6,7 @@ use super::chunks::Chunks;
 
 /// The requests of parts at a barrier to repeat reductions, before the barrier decides.
 #[derive(Default)]
-pub struct Again {
+pub struct Repeats {
     /// True if the reduced updates are stored: parts then repeat the reduction themselves.
     pub(super) stored: bool,
     leaves: RefCell<Vec<usize>>,
@@ -14,24 +14,30 @@ pub struct Again {
     sums: RefCell<Vec<(usize, usize, f64)>>,
 }
 
-impl Again {
-    pub(super) fn new(stored: bool) -> Again {
-        Again { stored, ..Again::default() }
+impl Repeats {
+    pub(super) fn new(stored: bool) -> Repeats {
+        Repeats { stored, ..Repeats::default() }
     }
 
-    pub(super) fn ask(&self, leaf: usize) {
+    pub(super) fn request(&self, leaf: usize) {
         let mut leaves = self.leaves.borrow_mut();
         if !leaves.contains(&leaf) {
             leaves.push(leaf);
         }
     }
 
-    pub(super) fn put(&self, sum: usize, leaf: usize, value: f64) {
+    pub(super) fn store(&self, sum: usize, leaf: usize, value: f64) {
         self.sums.borrow_mut().push((sum, leaf, value));
     }
 
     /// Stores these sums, clears those of the requested leaves, and returns these leaves.
-    pub(super) fn prepare(&self, chunks: &Chunks, width: usize, sums: &mut [f64], saved: &mut Vec<f64>) -> Vec<usize> {
+    pub(super) fn prepare(
+        &self,
+        chunks: &Chunks,
+        width: usize,
+        sums: &mut [f64],
+        saved_sums: &mut Vec<f64>,
+    ) -> Vec<usize> {
         for (sum, leaf, value) in self.sums.take() {
             for (i, chunk) in chunks.of_leaf[leaf].clone().enumerate() {
                 sums[chunk * width + sum] = if i == 0 { value } else { 0.0 };
@@ -41,18 +47,18 @@ impl Again {
         if leaves.is_empty() {
             return leaves;
         }
-        saved.clear();
-        saved.extend_from_slice(sums);
+        saved_sums.clear();
+        saved_sums.extend_from_slice(sums);
         leaves.iter().for_each(|leaf| of_leaf(chunks, width, *leaf, sums).fill(0.0));
         leaves
     }
 }
 
 /// Restores the saved sums that the repeated pass did not reduce.
-pub(super) fn restore(chunks: &Chunks, width: usize, leaves: &[usize], sums: &mut [f64], saved: &mut [f64]) {
+pub(super) fn restore(chunks: &Chunks, width: usize, leaves: &[usize], sums: &mut [f64], saved_sums: &mut [f64]) {
     for leaf in leaves {
-        let pairs = of_leaf(chunks, width, *leaf, sums).iter_mut().zip(of_leaf(chunks, width, *leaf, saved));
-        pairs.filter(|(sum, _)| **sum == 0.0).for_each(|(sum, saved)| *sum = *saved);
+        let pairs = of_leaf(chunks, width, *leaf, sums).iter_mut().zip(of_leaf(chunks, width, *leaf, saved_sums));
+        pairs.filter(|(sum, _)| **sum == 0.0).for_each(|(sum, saved_sums)| *sum = *saved_sums);
     }
 }
 
