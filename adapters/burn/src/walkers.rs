@@ -207,7 +207,8 @@ impl ModuleMapper for TakeLeaves {
     }
 }
 
-/// Puts trained parameters back, in place of the current ones or of a [`TakeLeaves`]'s one-element tensors, and buffers.
+/// Puts trained parameters back, in place of the current ones or of a [`TakeLeaves`]'s one-element tensors, and
+/// buffers.
 pub(crate) struct PutLeaves<H> {
     path: Vec<String>,
     held: HashMap<ParamId, H>,

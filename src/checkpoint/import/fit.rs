@@ -406,7 +406,9 @@ impl<'a> Compare<'a, '_> {
             let is_added = |(from, _): &(String, String)| ["module", "_orig_mod"].contains(&last_level(from));
             let added = "; `DistributedDataParallel` and `torch.compile` add that prefix to names";
             let added = if heads.iter().all(is_added) { added } else { "" };
-            self.misfit.hints.push(format!("`Migration::new(){verbs}` renames leaves to their paths here{added}"));
+            self.mismatch_report
+                .hints
+                .push(format!("`Migration::new(){verbs}` renames leaves to their paths here{added}"));
             return;
         }
         let arrays: BTreeSet<&str> = tensors_by_role

@@ -204,9 +204,8 @@ pub trait TwoPasses: Part {
     /// An implementation does so for leaves whose squares have overflowed or vanished in `f64`.
     ///
     /// It stores the scale of a leaf's elements, which [`scalars`](TwoPasses::scalars) then applies, and passes each
-    /// such leaf to `repeat_reductions`. Called once a step, in steps on trees with `f64` leaves. Only a part without state
-    /// arrays
-    /// may request any.
+    /// such leaf to `repeat_reductions`. Called once a step, in steps on trees with `f64` leaves. Only a part without
+    /// state arrays may request any.
     fn repeat_reductions(&self, memory: &mut Self::Memory, sums: Sums<'_>, repeat_reductions: &mut dyn FnMut(usize)) {
         let _ = (memory, sums, repeat_reductions);
     }

@@ -70,8 +70,8 @@ impl ReducingPasses {
         ReducingPasses { params, ..self }
     }
 
-    /// Sets the accesses of `accumulate`, `combine` and `emit` to each state array. They do not access arrays past the end
-    /// of a list, and `emit` only reads.
+    /// Sets the accesses of `accumulate`, `combine` and `emit` to each state array. They do not access arrays past the
+    /// end of a list, and `emit` only reads.
     #[must_use]
     pub const fn accesses(self, accesses: [&'static [Access]; 3]) -> ReducingPasses {
         ReducingPasses { accesses, rare_accesses: accesses, ..self }
