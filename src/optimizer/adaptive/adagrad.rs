@@ -1,7 +1,7 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleByRss, scale_by_learning_rate, scale_by_rss};
 
-/// Adagrad: steps that get smaller with the sum of the squared gradients of each element.
+/// Adagrad: the gradient divided by the root of the sum of its squares so far.
 ///
 /// # Arithmetic
 ///

@@ -1,7 +1,7 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{AddDecayedWeights, ScaleByMadgrad, add_decayed_weights, scale_by_madgrad};
 
-/// MADGRAD: dual averaging with momentum, scaled by the cube root of a sum of squares.
+/// MADGRAD: dual averaging with momentum, divided by the cube root of a sum of squared gradients.
 ///
 /// # Arithmetic
 ///

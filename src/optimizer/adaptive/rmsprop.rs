@@ -1,7 +1,7 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::*;
 
-/// RMSProp: steps along the gradient over its running magnitude, with or without momentum.
+/// RMSProp: the gradient divided by its running root mean square, with or without momentum.
 ///
 /// # Arithmetic
 ///

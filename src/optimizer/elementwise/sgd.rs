@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::{ScaleByLearningRate, Trace, scale_by_learning_rate, trace};
 
-/// Stochastic gradient descent: steps against the gradient, or with momentum against a decaying sum.
+/// Stochastic gradient descent (SGD), with or without momentum.
 ///
 /// [`momentum`](Sgd::momentum) adds the sum.
 ///
@@ -81,6 +81,6 @@ optimizer! {
             momentum [0.decay] "Sets the decay of the sum of gradients.";
         options:
             nesterov: bool [0.nesterov] "Sets whether the sum is Nesterov momentum.",
-            accumulator_dtype: Option<DType> [0.accumulator_dtype] "Sets the type of the sum.";
+            accumulator_dtype: Option<DType> [0.accumulator_dtype] "Sets the dtype of the sum.";
     }
 }

@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// LARS: momentum with steps in proportion to the norm of each leaf's parameters, for large batches.
+/// LARS: momentum with layer-wise trust ratios (steps proportional to each leaf's norm), for large batches.
 ///
 /// # Arithmetic
 ///

@@ -2,7 +2,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// DoG: gradient descent whose learning rate is the distance covered over the root of all squared gradients.
+/// DoG: gradient descent with the rate `max distance from the initial parameters / √(sum of squared gradient norms)`.
 ///
 /// # Arithmetic
 ///

@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// DoWG: [`dog`](crate::optimizer::dog()) with each gradient weighted by the distance covered at its time.
+/// DoWG: [`dog`](crate::optimizer::dog()) with each gradient weighted by the distance estimate at its step.
 ///
 /// # Arithmetic
 ///

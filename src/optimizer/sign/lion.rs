@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// Lion: steps of exactly the learning rate, in the direction of the sign of a momentum.
+/// Lion: steps of the learning rate, along the sign of the momentum.
 ///
 /// # Arithmetic
 ///
@@ -56,11 +56,11 @@ optimizer! {
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the mean's share in the mix whose sign is taken, in `[0, 1]`.",
             b2 [0.b2] "Sets the decay of the mean, in `[0, 1]`.",
-            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.",
+            weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.",
             smooth_beta [0.smooth_beta] "Sets the slope at zero of mode smooth.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",
-            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the mean.",
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the dtype of the mean.",
             mode: LionMode [0.mode] "Sets the replacement of the sign.";
     }
 }

@@ -72,9 +72,9 @@ part! {
         eps_root: NOT_NEGATIVE = 0.0;
     }
     options {
-        /// Type of the first moment; by default the compute type.
+        /// Dtype of the first moment; by default the compute type.
         mu_dtype: Option<DType> = None;
-        /// Type of the second moment; by default the compute type. A 16-bit second moment hardly moves once it is
+        /// Dtype of the second moment; by default the compute type. A 16-bit second moment hardly moves once it is
         /// large: the change of `1 − b2` of it is less than half its last bit.
         nu_dtype: Option<DType> = None;
         /// If true, the first moment uses Nesterov momentum.

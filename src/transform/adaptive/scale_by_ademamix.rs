@@ -68,7 +68,7 @@ part! {
         eps_root: NOT_NEGATIVE = 0.0;
     }
     options {
-        /// Type of the state; by default the compute type.
+        /// Dtype of the state; by default the compute type.
         mu_dtype: Option<DType> = None;
     }
 }

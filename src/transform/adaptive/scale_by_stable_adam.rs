@@ -73,9 +73,9 @@ part! {
     options {
         /// The leaves that decay.
         mask: Mask = Mask::all();
-        /// Type of the first moment; by default the compute type.
+        /// Dtype of the first moment; by default the compute type.
         mu_dtype: Option<DType> = None;
-        /// Type of the second moment; by default the compute type.
+        /// Dtype of the second moment; by default the compute type.
         nu_dtype: Option<DType> = None;
     }
     effect Self::effect_of;

@@ -56,7 +56,7 @@ part! {
     options {
         /// If true, corrects the bias from the start at zero.
         debias: bool = true;
-        /// Type of the mean; by default the compute type.
+        /// Dtype of the mean; by default the compute type.
         accumulator_dtype: Option<DType> = None;
     }
     effect Self::effect_of;

@@ -56,7 +56,7 @@ part! {
     options {
         /// If true, looks one step ahead (Nesterov momentum).
         nesterov: bool = false;
-        /// Type of the sum; by default the compute type.
+        /// Dtype of the sum; by default the compute type.
         accumulator_dtype: Option<DType> = None;
     }
     effect Self::effect_of;

@@ -68,7 +68,7 @@ part! {
         weight_decay: FINITE = 0.0;
     }
     options {
-        /// Type of the sum; by default the compute type.
+        /// Dtype of the sum; by default the compute type.
         mu_dtype: Option<DType> = None;
     }
     effect Self::effect_of;

@@ -61,7 +61,7 @@ part! {
         global_scale: FINITE = 1.0;
     }
     options {
-        /// Type of the copy of the first parameters. For `f64` parameters with the default, the distance includes the
+        /// Dtype of the copy of the first parameters. For `f64` parameters with the default, the distance includes the
         /// error of rounding them to `f32`.
         param_dtype: DType = DType::F32;
     }

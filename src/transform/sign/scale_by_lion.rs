@@ -56,7 +56,7 @@ part! {
         smooth_beta: FINITE = 1.0;
     }
     options {
-        /// Type of the mean; by default the compute type.
+        /// Dtype of the mean; by default the compute type.
         mu_dtype: Option<DType> = None;
         /// The replacement of the sign.
         mode: LionMode = LionMode::Hard;

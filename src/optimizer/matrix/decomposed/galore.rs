@@ -60,7 +60,7 @@ optimizer! {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             scale [0.scale] "Sets the factor of the updates of matrices.",
-            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+            weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.";
         options:
             weight_dimension_numbers: WeightDimensionNumbers [0.weight_dimension_numbers]
                 "Sets which axes of a leaf are the rows and columns of a matrix.",

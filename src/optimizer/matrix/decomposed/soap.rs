@@ -63,7 +63,7 @@ optimizer! {
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
             eps [0.eps] "Sets the epsilon added to the root.",
-            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+            weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",
             shampoo_beta: Option<f64> [0.shampoo_beta] "Sets the decay of the preconditioner, in `[0, 1)`.",

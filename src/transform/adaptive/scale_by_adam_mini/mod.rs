@@ -71,7 +71,7 @@ part! {
     options {
         /// The blocks of elements that share a second moment.
         blocks: Blocks = Blocks::default();
-        /// Type of the first moment; by default the compute type.
+        /// Dtype of the first moment; by default the compute type.
         mu_dtype: Option<DType> = None;
     }
 }

@@ -89,7 +89,7 @@ part! {
     options {
         /// The coefficients of the iteration: three numbers for all steps, or a row of three for each step.
         ns_coeffs: NsCoeffs = NsCoeffs::standard();
-        /// Type of the running mean; by default the compute type.
+        /// Dtype of the running mean; by default the compute type.
         mu_dtype: Option<DType> = None;
         /// If true, the running mean uses Nesterov momentum.
         nesterov: bool = true;
