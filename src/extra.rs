@@ -1,6 +1,6 @@
 //! Inputs of a step besides gradients: [`value`], [`value_fn`], [`value_and_grad_fn`], or `()` for none.
 //!
-//! Guide: [More than gradients](https://docs.rs/gradchain/latest/gradchain/_guide/extra/index.html).
+//! Guide: [Extra arguments](https://docs.rs/gradchain/latest/gradchain/_guide/extra/index.html).
 //!
 //! The compiler checks that they suffice; see [`needs`]. More than needed is allowed.
 

@@ -4,7 +4,7 @@ use crate::state::StateWalk;
 /// Learns the scale of an optimizer's total displacement: in effect, its learning rate.
 ///
 /// The base optimizer should have the learning rate 1, or a schedule with that maximum. Its own position, without
-/// feedback, follows from the parameters. `mechanize` puts them on the line from the first parameters to that position,
+/// feedback, follows from the parameters. `mechanize` puts them on the line from the initial parameters to that position,
 /// at the fraction `S`, a sum over tuners with decays 0.9, 0.99, and so on.
 ///
 /// # Arithmetic
@@ -77,7 +77,7 @@ wrapper! {
 }
 
 memory! {
-    /// The memory of a [`mechanize`], besides the array `x0` of the first parameters.
+    /// The memory of a [`mechanize`], besides the array `x0` of the initial parameters.
     pub MechanizeMemory {
         count: Count,
         tuners: Vec<Tuner>,

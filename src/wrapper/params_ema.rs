@@ -16,7 +16,7 @@ use crate::part::prelude::*;
 /// ```
 ///
 /// With [`warmup`](ParamsEma::warmup), the `n`-th of these, counted from 1, uses `min(decay, (1 + n)/(10 + n))` in
-/// place of `decay`. With [`debias`](ParamsEma::debias) the average starts empty instead of at the first parameters,
+/// place of `decay`. With [`debias`](ParamsEma::debias) the average starts empty instead of at the initial parameters,
 /// and is divided by the sum of the weights:
 ///
 /// ```text

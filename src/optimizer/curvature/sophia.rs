@@ -5,10 +5,10 @@ use crate::wrapper::{Masked, masked};
 
 /// Sophia: clipped momentum over an estimate of the Hessian's diagonal, with decoupled weight decay.
 ///
-/// `hessian_diagonal_fn` turns the gradients into the diagonal. It is a
+/// `hessian_diagonal_fn` estimates the diagonal. Pass a
 /// [`hutchinson_estimator_diag_hessian`](crate::transform::hutchinson_estimator_diag_hessian), which needs the loss and
-/// its gradient as a function, or your own, such as a [part that sees whole leaves](crate::part::Whole) with gradients
-/// of sampled labels.
+/// its gradient as a function, or your own estimator, such as Gauss-Newton-Bartlett with gradients of sampled labels,
+/// as a [part that sees whole leaves](crate::part::Whole).
 ///
 /// # Arithmetic
 ///

@@ -11,8 +11,8 @@ use crate::tree::{LeafSpec, SMALL, Tree, TreeMut};
 
 /// Averages per-example gradients, each clipped to a norm, with Gaussian noise: the gradient of DP-SGD.
 ///
-/// It takes a gradient for each example: a tree like the parameters, whose leaves have one more axis in front, as long
-/// as the batch. Hence it cannot stand in a chain, but precedes one, which [`then`](PerExample::then) takes.
+/// It takes per-example gradients (per-sample in PyTorch): a tree like the parameters, whose leaves have a leading
+/// batch axis. Hence it is not a member of a chain, but precedes one: pass the chain to [`then`](PerExample::then).
 /// [`step_per_example`](PerExample::step_per_example) does a step.
 ///
 /// # Arithmetic
@@ -37,7 +37,7 @@ use crate::tree::{LeafSpec, SMALL, Tree, TreeMut};
 /// # Errors
 ///
 /// `init` fails if `l2_norm_clip` is not positive, or `noise_multiplier` is negative or not finite. A step fails if the
-/// gradients do not have one more axis in front, of the same length in all leaves.
+/// gradients lack a leading batch axis of the same length in all leaves.
 ///
 /// # Example
 ///
@@ -200,8 +200,8 @@ impl<T: Stage> PerExample<T> {
     ///
     /// # Errors
     ///
-    /// Fails, with nothing changed, if the leaves of `grads` do not have the shapes of the parameters with one more
-    /// axis in front, of the same length in all; and as [`step`](GradientTransformation::step).
+    /// Fails, with nothing changed, if the leaves of `grads` do not have the shapes of the parameters with a leading
+    /// batch axis of one length; and as [`step`](GradientTransformation::step).
     pub fn step_per_example<P, G>(&self, params: &mut P, grads: &G, state: &mut PerExampleState<T>) -> Result<Outcome>
     where
         P: TreeMut + ?Sized,

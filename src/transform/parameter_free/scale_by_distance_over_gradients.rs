@@ -61,8 +61,8 @@ part! {
         global_scale: FINITE = 1.0;
     }
     options {
-        /// Dtype of the copy of the first parameters. For `f64` parameters with the default, the distance includes the
-        /// error of rounding them to `f32`.
+        /// Dtype of the copy of the initial parameters. For `f64` parameters with the default, the distance includes
+        /// the error of rounding them to `f32`.
         param_dtype: DType = DType::F32;
     }
 }

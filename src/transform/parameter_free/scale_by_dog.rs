@@ -18,7 +18,7 @@ use crate::transform::rescale::factor_in;
 ///
 /// # Cost
 ///
-/// One float of state per parameter. One more pass, which reads gradients, parameters and the first parameters. Does
+/// One float of state per parameter. One more pass, which reads gradients, parameters and the initial parameters. Does
 /// not fuse into one loop.
 ///
 /// # Errors
@@ -111,7 +111,7 @@ impl FromRecipe for InitStep {
 pub struct ScaleByDogState {
     /// Steps done.
     pub count: Count,
-    /// The largest distance from the first parameters so far.
+    /// The largest distance from the initial parameters so far.
     pub max_dist: Scalar,
     /// The sum of squared gradients.
     pub sum_sq_norm_grads: Scalar,

@@ -19,7 +19,7 @@ use crate::transform::rescale::factor_in;
 ///
 /// # Cost
 ///
-/// One float of state per parameter. One more pass, which reads gradients, parameters and the first parameters. Does
+/// One float of state per parameter. One more pass, which reads gradients, parameters and the initial parameters. Does
 /// not fuse into one loop.
 ///
 /// # Errors

@@ -72,6 +72,6 @@ optimizer! {
         integers:
             precondition_frequency: u64 [0.precondition_frequency] "Sets the number of steps from one basis to the \
                                                                     next; at least 1.",
-            max_precond_dim: usize [0.max_precond_dim] "Sets the length of the longest side with a basis.";
+            max_precond_dim: usize [0.max_precond_dim] "Sets the largest dimension that is preconditioned.";
     }
 }

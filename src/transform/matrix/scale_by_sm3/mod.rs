@@ -26,7 +26,7 @@ use loops::{Elements, Least, Rows, Scalars};
 /// u ← m
 /// ```
 ///
-/// A leaf of one axis, or none, has `v` itself: with `b2` 1 that is Adagrad.
+/// A leaf of one axis, or none, stores `v` itself: with `b2` 1 that is Adagrad.
 ///
 /// # Cost
 ///
@@ -109,7 +109,7 @@ struct Layout {
     per: usize,
 }
 
-/// The most blocks of a leaf, and a block's least elements.
+/// The maximum number of blocks of a leaf, and the minimum number of elements of a block.
 const BLOCKS: usize = 16;
 const BLOCK: usize = 1 << 16;
 
