@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::numeric::sums::sum_pairs;
 use crate::tree::constraint::{Constraint, Part, Site};
 
-/// Keeps the vectors along an axis at length 1: directions, normalized embeddings.
+/// Keeps the vectors along an axis at norm 1: directions, normalized embeddings.
 ///
 /// # Arithmetic
 ///

@@ -1,4 +1,4 @@
-//! Fits a model: minimizes a function, checks its gradient, and gives the errors of the parameters.
+//! Fits a model: minimizes a function, checks its gradient, and estimates standard errors of the parameters.
 //!
 //! Guide: [Least squares](https://docs.rs/gradchain/latest/gradchain/_guide/least_squares/index.html).
 //!

@@ -3,7 +3,7 @@ use super::set::{ElementSet, Set, projection};
 use crate::error::{Error, Result};
 use crate::tree::TreeMut;
 
-/// Moves each element between two bounds: the nearest point of a box.
+/// Clamps each element to two bounds: the projection onto a box.
 ///
 /// Each bound is a number, or a tree with the same leaves, each with as many elements or one.
 ///

@@ -5,7 +5,7 @@ use super::vector::Vector;
 use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
-/// Moves a tree, as one vector, to the nearest point on one side of a plane: `⟨a, x⟩ ≤ b`.
+/// Projects a tree, as one vector, onto the halfspace `⟨a, x⟩ ≤ b`.
 ///
 /// `a` is a number for all elements (1 constrains their sum), or a tree with the same leaves, each with as many
 /// elements or one.

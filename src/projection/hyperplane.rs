@@ -4,7 +4,7 @@ use super::vector::Vector;
 use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
-/// Moves a tree, as one vector, to the nearest point of a plane: `⟨a, x⟩ = b`.
+/// Projects a tree, as one vector, onto the hyperplane `⟨a, x⟩ = b`.
 ///
 /// `a` is a number for all elements (1 fixes their sum), or a tree with the same leaves, each with as many elements or
 /// one.

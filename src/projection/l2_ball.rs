@@ -4,7 +4,7 @@ use super::vector::Vector;
 use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
-/// Moves a tree, as one vector, to the nearest point of a Euclidean length of at most `scale`.
+/// Projects a tree, as one vector, onto the L2 ball: a Euclidean norm of at most `scale`.
 ///
 /// # Arithmetic
 ///
@@ -43,7 +43,7 @@ pub fn projection_l2_ball<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Resu
     super::Projection::project(&l2_ball(scale), tree)
 }
 
-/// Returns the set of all points of a Euclidean length of at most `scale`; see [`projection_l2_ball`].
+/// Returns the set of all points with a Euclidean norm of at most `scale`; see [`projection_l2_ball`].
 pub fn l2_ball(scale: impl IntoHyperparam) -> L2Ball {
     L2Ball::with(scale)
 }

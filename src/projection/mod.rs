@@ -1,4 +1,4 @@
-//! Projections: the nearest point of a set.
+//! Projections onto sets: the nearest point of a set.
 //!
 //! Guide: [Projections](https://docs.rs/gradchain/latest/gradchain/_guide/projections/index.html).
 //!

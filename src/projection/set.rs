@@ -17,7 +17,7 @@ pub trait Projection: Set {
     /// The transformation that [`project`](crate::transform::project) returns.
     type Stage: Stage<Needs = crate::needs::Nothing> + Clone + 'static;
 
-    /// Moves a tree to the nearest point of the set. Schedules are evaluated at count 0.
+    /// Projects a tree onto the set. Schedules are evaluated at count 0.
     ///
     /// # Errors
     ///

@@ -4,7 +4,7 @@ use super::vector::Vector;
 use crate::error::Result;
 use crate::tree::TreeMut;
 
-/// Moves a tree, as one vector, to the nearest multiple of another.
+/// Projects a tree, as one vector, onto the line of multiples of another.
 ///
 /// `a` is a number for all elements, which then become their mean, or a tree with the same leaves, each with as many
 /// elements or one.

@@ -11,13 +11,13 @@
 //! | [`constant`] | always the same |
 //! | [`linear`], [`polynomial`] | from one value to another |
 //! | [`cosine_decay`], [`exponential_decay`] | down, by a cosine or by a rate |
-//! | [`warmup_constant`], [`warmup_cosine_decay`], [`warmup_exponential_decay`] | up on a line, then as named |
-//! | [`warmup_stable_decay`], [`inverse_sqrt`], [`noam`] | up on a line, then as named |
+//! | [`warmup_constant`], [`warmup_cosine_decay`], [`warmup_exponential_decay`] | linear warm-up, then as named |
+//! | [`warmup_stable_decay`], [`inverse_sqrt`], [`noam`] | linear warm-up, then as named |
 //! | [`rex`] | down, ever faster |
-//! | [`linear_onecycle`], [`cosine_onecycle`] | up, down and out |
+//! | [`linear_onecycle`], [`cosine_onecycle`] | one cycle: up, down, and to a final value |
 //! | [`piecewise_constant`], [`piecewise_interpolate`] | from boundary to boundary |
 //! | [`table`] | from a list |
-//! | [`cosine_restarts`] | down half a cosine, again and again |
+//! | [`cosine_restarts`] | cosine decay with warm restarts |
 //! | [`sgdr`], [`join`] | several schedules, one after the other |
 //! | [`sum`], [`product`], [`clamp`] | combinations of others |
 //! | [`from_fn`] | the values of a function |

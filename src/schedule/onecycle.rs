@@ -4,7 +4,7 @@ use super::declared::schedule;
 use super::{InterpolateType, Kind, require};
 use crate::error::Result;
 
-/// Goes up, down and out, each on a line.
+/// One-cycle schedule in three linear phases: to the peak, back, and down to the final value.
 ///
 /// # Arithmetic
 ///
@@ -76,7 +76,7 @@ impl Kind for LinearOnecycle {
     }
 }
 
-/// Goes up and then out, each on half a cosine.
+/// One-cycle schedule in two phases, each along half a cosine: to the peak, and down to the final value.
 ///
 /// # Arithmetic
 ///

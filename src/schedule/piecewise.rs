@@ -136,7 +136,7 @@ pub fn piecewise_interpolate(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InterpolateType {
-    /// On a straight line.
+    /// Linear.
     Linear,
     /// On half a cosine, flat at both ends.
     Cosine,

@@ -6,7 +6,7 @@ use crate::range::{FINITE, NOT_NEGATIVE, PART};
 use crate::state::{EvaluateAs, StateWalk, StateWalkMut};
 use crate::transform::LeafTypes;
 
-/// Replaces a learning rate schedule by an average: trains on a mix of the current point and the average of all points.
+/// Replaces a schedule by iterate averaging: trains on an interpolation of the iterate and the average of iterates.
 ///
 /// It keeps three sets of parameters. The base optimizer moves `z`, which is in the state. `x` is a weighted mean of
 /// all `z`, for evaluation: [`eval_params`](crate::OptState::eval_params). `y`, between the two, is trained and passed

@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
-/// Divides a running mean of the updates by their largest absolute value, which decays.
+/// Divides a running mean of the updates by a decaying maximum of their absolute values.
 ///
 /// # Arithmetic
 ///

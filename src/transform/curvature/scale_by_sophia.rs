@@ -74,7 +74,7 @@ wrapper! {
         clip_threshold: Option<Hyperparam> in AT_LEAST_0 = Some(1.0.into());
         /// Sets the number of steps between estimates of the diagonal; at least 1.
         update_interval: u64 in AT_LEAST_1 = 10;
-        /// Sets the type of the mean of the updates; by default the compute type.
+        /// Sets the dtype of the mean of the updates; by default the compute type.
         mu_dtype: Option<DType> = None;
     }
     effect OWN_SIZE;

@@ -1,6 +1,6 @@
 use crate::part::prelude::*;
 
-/// Replaces updates by a running mean of themselves.
+/// Replaces updates by their exponential moving average (EMA).
 ///
 /// # Arithmetic
 ///

@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::rescale::{Rescale, Squares, Updates, shrink};
 
-/// Scales down the updates of each leaf to at most a given norm.
+/// Clips the updates of each leaf to a norm of at most `threshold`.
 ///
 /// # Arithmetic
 ///

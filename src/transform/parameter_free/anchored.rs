@@ -30,7 +30,7 @@ macro_rules! anchored {
 }
 pub(super) use anchored;
 
-/// Returns the squares of an update and of the distance from the first parameter.
+/// Returns the squares of an update and of the distance from the initial parameter.
 #[inline(always)]
 pub(super) fn squares<C: Real>(u: C, p: C, first: C) -> [C::Wide; 2] {
     let distance = p.wide() - first.wide();

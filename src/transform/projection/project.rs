@@ -1,6 +1,6 @@
 use crate::projection::Projection;
 
-/// Changes updates so that they lead into a set: to its point nearest to their destination.
+/// Changes updates so that the updated parameters are projected onto a set.
 ///
 /// Put it last in a chain. The earlier stages keep their state: momentum and the like continue unchanged.
 ///

@@ -93,7 +93,7 @@ part! {
         weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();
     }
     integers {
-        /// Number of steps that a root is kept, after as many first steps that refresh it each time.
+        /// Number of steps between refreshes of a root; each of the first steps, as many, refreshes it.
         precondition_frequency: u64 = 10, AT_LEAST_1;
         /// Number of updates of a matrix that pass unchanged before the first preconditioned one.
         start_preconditioning_step: u64 = 0;

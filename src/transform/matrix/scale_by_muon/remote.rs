@@ -1,4 +1,4 @@
-//! The same on leaves that a device holds.
+//! Muon on leaves that a device holds.
 
 use super::dimensions::Places;
 use super::newton_schulz::{EPS_FROM, LEAST, Matrices, Preconditioning, iterate};
