@@ -13,7 +13,7 @@ use crate::wrapper::{Cautious, Masked, cautious, masked};
 ///       scale_by_learning_rate(learning_rate))
 /// ```
 ///
-/// Defaults: those of [`adamw`](crate::adamw()), and `xi` 1. Its hyperparameters can be taken over.
+/// Defaults: those of [`adamw`](crate::adamw()), and `xi` 1. Hyperparameters tuned for AdamW need no change.
 ///
 /// # Cost
 ///

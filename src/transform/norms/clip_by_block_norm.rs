@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::rescale::{Rescale, Squares, Updates, shrink};
 
-/// Clips the updates of each leaf to a norm of at most `threshold`.
+/// Clips the updates of each leaf to a norm of at most `max_norm`.
 ///
 /// # Arithmetic
 ///
