@@ -3,7 +3,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByYogi, scale_by_learning_rate,
 
 /// Yogi: [`adam`](crate::adam()) with additive updates of the second moment, which decreases slowly.
 ///
-/// Steps do not grow at once after large gradients.
+/// The effective learning rate does not rise abruptly after large gradients.
 ///
 /// # Arithmetic
 ///

@@ -2,7 +2,7 @@ use crate::needs::Value;
 use crate::numeric::order::{larger, smaller};
 use crate::part::prelude::*;
 
-/// MoMo: gradient descent with momentum and a step size from the loss, as Polyak's, up to the learning rate.
+/// MoMo: SGD with momentum and a Polyak step size from the loss, at most the learning rate.
 ///
 /// A step needs the [value](crate::extra::value) of the loss. The running means of losses and gradients form a model of
 /// the loss, a plane cut off at `lower_bound`; the step minimizes it, no farther than `learning_rate`.
