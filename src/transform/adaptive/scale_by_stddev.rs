@@ -14,8 +14,8 @@ use crate::transform::moment::{Mean, unbias};
 /// u ← u / √(max(n − m², 0) + eps)           or, without eps_in_sqrt: u / (√max(n − m², 0) + eps)
 /// ```
 ///
-/// The limit is there because rounding can make the variance negative. With `bias_correction` and an `initial_scale` of
-/// 0 the variance is zero at the first step, and only `eps` keeps the update finite.
+/// The lower bound of 0 is needed because rounding can make the variance negative. With `bias_correction` and an
+/// `initial_scale` of 0 the variance is zero at the first step, and only `eps` keeps the update finite.
 ///
 /// # Cost
 ///

@@ -44,8 +44,8 @@ pub use self::newton_schulz::{NsCoeffs, Preconditioning};
 ///
 /// # Errors
 ///
-/// `init` fails if `beta` is not in `[0, 1)`, `eps` is negative or not finite, there are no coefficients, or a leaf is
-/// neither a matrix nor described as some.
+/// `init` fails if `beta` is not in `[0, 1)`, `eps` is negative or not finite, there are no coefficients, or a leaf has
+/// other than two axes and no entry in `weight_dimension_numbers`.
 ///
 /// # Example
 ///
