@@ -43,7 +43,7 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// let error = constraints.unconstrain(&array![[1.0_f64, 0.5], [0.0, 1.0]]).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "unconstrain: argument `(root)` must be an orthogonal matrix, found the product 0.5 of its columns 0 and 1"
+///     "unconstrain: argument `(root)` must be an orthogonal matrix, found the dot product 0.5 of its columns 0 and 1"
 /// );
 /// # Ok::<(), gradchain::Error>(())
 /// ```

@@ -32,7 +32,7 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// gradchain::tree::for_each_leaf(&gradient, |_, leaf| assert_eq!(leaf.to_f64(), [1.0, 15.0, 1.0]));
 ///
 /// let error = constraints.unconstrain(&array![[1.0_f64, 2.0], [2.5, 3.0]]).unwrap_err();
-/// assert_eq!(error.to_string(), "unconstrain: argument `(root)[1, 0]` must be 2, as mirrored, found 2.5");
+/// assert_eq!(error.to_string(), "unconstrain: argument `(root)[1, 0]` must be 2, the mirrored element, found 2.5");
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///

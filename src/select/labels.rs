@@ -95,7 +95,7 @@ impl Labels {
     /// let error = labels.resolve(&structure, &["first", "weight"], "example").unwrap_err();
     /// assert_eq!(
     ///     error.to_string(),
-    ///     "example: argument `paths` must be patterns of which every leaf matches one, or have an `otherwise`, \
+    ///     "example: argument `paths` must be patterns that match every leaf, or have an `otherwise`, \
     ///      found no match for `1/1`",
     /// );
     /// # Ok::<(), gradchain::Error>(())
