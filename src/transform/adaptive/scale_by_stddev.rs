@@ -27,7 +27,7 @@ use crate::transform::moment::{Mean, unbias};
 ///
 /// # Example
 ///
-/// Mean and mean of squares are halves of 4 and 4²: the variance is 8 − 2².
+/// The mean is `0.5·4 = 2`, the mean of squares `0.5·4² = 8`, so the variance is `8 − 2² = 4`:
 ///
 /// ```
 /// use gradchain::prelude::*;
