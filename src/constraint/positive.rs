@@ -39,7 +39,7 @@ pub fn positive() -> Positive {
     Positive::Softplus
 }
 
-/// Keeps each element more than 0, by the exponential function: a step of the raw number is a factor.
+/// Keeps each element more than 0, by the exponential function: additive raw steps multiply the element.
 ///
 /// # Arithmetic
 ///

@@ -57,7 +57,7 @@ part! {
     hyperparams {
         /// Divisor of the first bets.
         alpha: NOT_NEGATIVE = 100.0;
-        /// Initial value of largest absolute gradient, read once, in `init`.
+        /// Initial value of the largest gradient, read once, in `init`.
         eps: NOT_NEGATIVE = 1e-8;
     }
 }

@@ -66,11 +66,11 @@ part! {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum InitStep {
-    /// As if the parameters were this far from their start.
+    /// An initial value of the largest distance.
     Distance(f64),
-    /// The gradients times this number.
+    /// A learning rate for the first step.
     LearningRate(f64),
-    /// As if the parameters were `x·(1 + ‖x0‖)` from their start: 1e-6 is safe, 1e-4 for networks with batch
+    /// An initial value `x·(1 + ‖x0‖)` of the largest distance: 1e-6 is safe, 1e-4 for networks with batch
     /// normalization.
     Heuristic(f64),
 }
