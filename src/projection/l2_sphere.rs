@@ -11,7 +11,7 @@ use crate::tree::{TreeMut, is_safe};
 /// x ← x·scale / √(Σx²)          if x is not 0; else every element ← scale / √n
 /// ```
 ///
-/// All points of the sphere are equally near to the origin; it moves to the point with equal elements.
+/// All points of the sphere are equally near to the origin; the origin is projected onto the point with equal elements.
 ///
 /// # Cost
 ///

@@ -23,7 +23,7 @@ use crate::transform::*;
 ///
 /// # Example
 ///
-/// With no memory Adam's direction is the sign. The steps are 0.5, and then `0.5·1 + 0.25·2` the other way.
+/// With both decays 0 Adam's direction is the sign of the gradient. The steps are −0.5, and then `0.5·1 + 0.25·2 = 1`:
 ///
 /// ```
 /// use gradchain::prelude::*;

@@ -13,7 +13,7 @@ use crate::wrapper::{Cautious, Masked, cautious, masked};
 ///       scale_by_learning_rate(learning_rate))
 /// ```
 ///
-/// Defaults: those of [`lion`](crate::lion()), and `xi` 1. Its hyperparameters can be taken over.
+/// Defaults: those of [`lion`](crate::lion()), and `xi` 1. Hyperparameters tuned for Lion need no change.
 ///
 /// # Cost
 ///
@@ -56,7 +56,7 @@ optimizer! {
     CautiousLion as "cautious_lion" = (Cautious<ScaleByLion>, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
-            b1 [0.inner.b1] "Sets the mean's share in the mix whose sign is taken, in `[0, 1]`.",
+            b1 [0.inner.b1] "Sets the weight of the running mean in the update, in `[0, 1]`.",
             b2 [0.inner.b2] "Sets the decay of the mean, in `[0, 1]`.",
             weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.",
             smooth_beta [0.inner.smooth_beta] "Sets the slope at zero of mode smooth.",

@@ -54,7 +54,7 @@ optimizer! {
     Lion as "lion" = (ScaleByLion, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
-            b1 [0.b1] "Sets the mean's share in the mix whose sign is taken, in `[0, 1]`.",
+            b1 [0.b1] "Sets the weight of the running mean in the update, in `[0, 1]`.",
             b2 [0.b2] "Sets the decay of the mean, in `[0, 1]`.",
             weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.",
             smooth_beta [0.smooth_beta] "Sets the slope at zero of mode smooth.";

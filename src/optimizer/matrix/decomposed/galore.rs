@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// GaLore: Adam, or another optimizer, on gradients projected to a low-rank space.
+/// GaLore: Adam, or another optimizer, on gradients projected to a low-rank subspace.
 ///
 /// Needs the feature `faer`.
 ///
@@ -73,7 +73,7 @@ optimizer! {
 }
 
 impl<T: Stage<Needs = Nothing>> Galore<T> {
-    /// Sets the transformation run in the low-rank space.
+    /// Sets the transformation run in the low-rank subspace.
     pub fn base_optimizer<B: Stage<Needs = Nothing>>(self, base_optimizer: B) -> Galore<B> {
         let (galore, decay, rate) = self.chain;
         Galore { chain: (galore.base_optimizer(base_optimizer), decay, rate) }

@@ -23,7 +23,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// See [`scale_by_soap`]: twice the sides of a matrix squared in state, and products with them in every step.
+/// See [`scale_by_soap`]: `2·(n² + m²)` more floats of state for a matrix of `n × m`, and matrix products in every
+/// step.
 ///
 /// # Errors
 ///

@@ -13,7 +13,7 @@ use loops::{Elements, Least, Rows, Scalars};
 
 /// Divides updates by the root of a bound on their summed squares, and averages the result.
 ///
-/// The bound is kept as one number per index of each axis.
+/// The bound is the minimum of one accumulator per index of each axis.
 ///
 /// # Arithmetic
 ///
@@ -83,7 +83,7 @@ part! {
 pub struct ScaleBySm3State {
     /// Steps done.
     pub count: Count,
-    /// One number for each index of each axis, the axes one after another.
+    /// One accumulator for each index of each axis, the axes one after another.
     pub mu: Moments,
     /// `mu` before the step, of leaves with two axes or more.
     before: Moments,
