@@ -48,7 +48,7 @@
 //!
 //! # Numbers
 //!
-//! Values are computed in `f64` and rounded to the leaf's type once. Raw leaves have the compute type of the leaf:
+//! Values are computed in `f64` and rounded to the leaf's dtype once. Raw leaves have the compute type of the leaf:
 //! those of 16-bit leaves are `f32`.
 
 mod constraints;

@@ -13,7 +13,7 @@ use crate::tree::constraint::{Constraint, Site};
 /// r = x + ln(1 − e⁻ˣ)
 /// ```
 ///
-/// An `x` that would round to 0 is the smallest number of the leaf's type, and an infinite one the largest.
+/// An `x` that would round to 0 is the smallest number of the leaf's dtype, and an infinite one the largest.
 ///
 /// # Errors
 ///
@@ -49,7 +49,7 @@ pub fn positive() -> Positive {
 /// r = ln x
 /// ```
 ///
-/// An `x` that would round to 0 is the smallest number of the leaf's type, and an infinite one the largest.
+/// An `x` that would round to 0 is the smallest number of the leaf's dtype, and an infinite one the largest.
 ///
 /// # Errors
 ///

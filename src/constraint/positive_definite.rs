@@ -16,7 +16,7 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// ```
 ///
 /// The exponential function makes the factor unique. Rounding can make a matrix singular that is nearly so, as it can
-/// for all matrices of its type.
+/// for all matrices of its dtype.
 ///
 /// # Cost
 ///
@@ -24,7 +24,7 @@ use crate::tree::constraint::{Constraint, Part, Site};
 ///
 /// # Errors
 ///
-/// Fails if the leaf lacks the last two axes or they differ in length; if the matrix overflows its type; for given
+/// Fails if the leaf lacks the last two axes or they differ in length; if the matrix overflows its dtype; for given
 /// values, if the matrix is not symmetric up to rounding, or not positive definite: the message has the pivot that is
 /// not positive.
 ///

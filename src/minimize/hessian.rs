@@ -19,7 +19,7 @@ use crate::tree::{Structure, TreeMut};
 ///
 /// # Arithmetic
 ///
-/// With the `ε` of the leaf's type, for each element `x_i`:
+/// With the machine epsilon `ε` of the leaf's dtype, for each element `x_i`:
 ///
 /// ```text
 /// h_i  = ε^(1/3)·max(|x_i|, typical_size)

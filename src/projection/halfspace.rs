@@ -41,7 +41,7 @@ use crate::tree::TreeMut;
 /// # References
 ///
 /// Optax, [`projection_halfspace`](https://optax.readthedocs.io/en/latest/api/projections.html). Differs: in place, in
-/// the types of the tree; a point inside stays bitwise identical; an `a` of zeros is refused.
+/// the dtypes of the tree; a point inside stays bitwise identical; an `a` of zeros is refused.
 pub fn projection_halfspace<T: TreeMut + ?Sized>(tree: &mut T, a: impl Into<Operand>, b: f64) -> Result<()> {
     super::Projection::project(&halfspace(a, b), tree)
 }

@@ -40,7 +40,7 @@ use crate::tree::TreeMut;
 /// # References
 ///
 /// Optax, [`projection_hyperplane`](https://optax.readthedocs.io/en/latest/api/projections.html). Differs: in place, in
-/// the types of the tree; an `a` of zeros is refused.
+/// the dtypes of the tree; an `a` of zeros is refused.
 pub fn projection_hyperplane<T: TreeMut + ?Sized>(tree: &mut T, a: impl Into<Operand>, b: f64) -> Result<()> {
     super::Projection::project(&hyperplane(a, b), tree)
 }

@@ -37,7 +37,7 @@ use crate::tree::TreeMut;
 /// # References
 ///
 /// Optax, [`projection_vector`](https://optax.readthedocs.io/en/latest/api/projections.html). Differs: in place, in the
-/// types of the tree, not of `a`; an `a` of zeros is refused.
+/// dtypes of the tree, not of `a`; an `a` of zeros is refused.
 pub fn projection_vector<T: TreeMut + ?Sized>(tree: &mut T, a: impl Into<Operand>) -> Result<()> {
     super::Projection::project(&vector(a), tree)
 }

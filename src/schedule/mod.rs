@@ -32,7 +32,7 @@
 //!
 //! # Arithmetic
 //!
-//! All arithmetic is in `f64`, whatever the type of the parameters, and `at` does not allocate.
+//! All arithmetic is in `f64`, whatever the dtype of the parameters, and `at` does not allocate.
 //!
 //! [optax]: https://optax.readthedocs.io/en/latest/api/optimizer_schedules.html
 

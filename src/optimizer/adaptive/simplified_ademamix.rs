@@ -60,7 +60,7 @@ optimizer! {
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the sum.",
             b2 [0.b2] "Sets the decay of the mean of squares, in `[0, 1)`.",
-            alpha [0.alpha] "Sets the additional weight of the newest gradient.",
+            alpha [0.alpha] "Sets the additional weight of the current gradient.",
             eps [0.eps] "Sets the epsilon added to the root.",
             eps_root [0.eps_root] "Sets the epsilon added under the root.",
             weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.";

@@ -3,7 +3,7 @@ use crate::transform::{ScaleByLearningRate, Trace, scale_by_learning_rate, trace
 
 /// Stochastic gradient descent (SGD), with or without momentum.
 ///
-/// [`momentum`](Sgd::momentum) adds the sum.
+/// [`momentum`](Sgd::momentum) adds momentum, a decaying sum of gradients.
 ///
 /// # Arithmetic
 ///
@@ -61,7 +61,7 @@ type Plain = Sgd<()>;
 type Heavy = Sgd<Trace>;
 
 impl Sgd<()> {
-    /// Steps against a decaying sum of gradients; `momentum` is the fraction kept per step.
+    /// Adds momentum: a decaying sum of gradients, of which each step keeps the fraction `momentum`.
     pub fn momentum(self, momentum: impl IntoHyperparam) -> Sgd<Trace> {
         Sgd { chain: (trace(momentum), self.chain.1) }
     }

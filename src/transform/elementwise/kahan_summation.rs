@@ -11,7 +11,7 @@ use crate::transform::leaf_types::LeafTypes;
 ///
 /// # Arithmetic
 ///
-/// With `compensation`, which starts at 0 and has the type of the leaf as `p` has:
+/// With `compensation`, which starts at 0 and has the dtype of the leaf, as `p` has:
 ///
 /// ```text
 /// wanted = u + compensation
@@ -20,15 +20,15 @@ use crate::transform::leaf_types::LeafTypes;
 /// u ← p' − p
 /// ```
 ///
-/// The emitted update is rounded to the type of the leaf, as every update is. The compensation includes that loss.
+/// The emitted update is rounded to the dtype of the leaf, as every update is. The compensation includes that loss.
 ///
 /// **Parameters that are changed from outside** keep their compensation, which is at most half of the distance to the
 /// next number.
 ///
 /// # Cost
 ///
-/// An array of the leaf's type: 2 bytes for each element of a 16-bit leaf. Fuses; 16-bit leaves run tile by tile. Reads
-/// parameters.
+/// An array of the leaf's dtype: 2 bytes for each element of a 16-bit leaf. Fuses; 16-bit leaves run tile by tile.
+/// Reads parameters.
 ///
 /// # Errors
 ///
@@ -58,7 +58,7 @@ use crate::transform::leaf_types::LeafTypes;
 /// Kahan, [Further remarks on reducing truncation errors](https://doi.org/10.1145/363707.363723), 1965; Zamirai and
 /// others, [Revisiting BFloat16 training](https://arxiv.org/abs/2010.06192), 2020, section 3.2. Optax and `torch.optim`
 /// have no such thing; torchdistX's `AnyPrecisionAdamW` has it as `use_kahan_summation`. Differs: the sums are in
-/// `f32`, and rounded to the leaf's type once.
+/// `f32`, and rounded to the leaf's dtype once.
 pub fn kahan_summation() -> KahanSummation {
     KahanSummation::with()
 }

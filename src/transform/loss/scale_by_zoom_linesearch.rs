@@ -29,7 +29,7 @@ use crate::recipe::words;
 /// shorter than `stepsize_precision`. It then takes the point of lowest loss at which the first condition holds;
 /// failing that, the last point, if the loss is lower there; otherwise `t` is 0 and the updates are zero, whatever they
 /// were. The state records the violations. All computations on `t` are in `f64`, sums over elements too; the loss is
-/// evaluated at the parameters that the step leads to, rounded to their types.
+/// evaluated at the parameters that the step leads to, rounded to their dtypes.
 ///
 /// # Cost
 ///

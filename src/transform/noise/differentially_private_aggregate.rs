@@ -23,7 +23,7 @@ use crate::tree::{LeafSpec, SMALL, Tree, TreeMut};
 /// u ← (Σᵢ gᵢ·min(1, l2_norm_clip / ‖gᵢ‖) + l2_norm_clip·noise_multiplier·N(0, 1)) / n
 /// ```
 ///
-/// Sums and noise are in `f64`, whatever the type of a leaf. Each noise value is a function of the seed, the step, the
+/// Sums and noise are in `f64`, whatever the dtype of a leaf. Each noise value is a function of the seed, the step, the
 /// leaf's path, and the element's place in row-major order. An example whose norm is not finite makes the mean NaN.
 ///
 /// The noise has good statistical quality, but its generator, Philox, is not cryptographic: the seed determines the

@@ -11,7 +11,7 @@ use crate::part::prelude::*;
 ///
 /// # Arithmetic
 ///
-/// For each element of a 16-bit leaf, where `t` lies between the neighbours `a` and `b` among the numbers of its type:
+/// For each element of a 16-bit leaf, where `t` lies between the neighbours `a` and `b` among the numbers of its dtype:
 ///
 /// ```text
 /// t = p + u                                 in f32
@@ -20,8 +20,8 @@ use crate::part::prelude::*;
 /// ```
 ///
 /// The mean of `p` after the step is `p + u`, as computed in `f32`, if `|u| ≤ |p|` or `p` is 0. The emitted update is
-/// rounded to the type of the leaf, as every update is. For larger updates, if that rounding would move the sum, `u` is
-/// rounded stochastically instead, or the mean is off by at most half of the distance of two neighbours. Values too
+/// rounded to the dtype of the leaf, as every update is. For larger updates, if that rounding would move the sum, `u`
+/// is rounded stochastically instead, or the mean is off by at most half of the distance of two neighbours. Values too
 /// large for the type become infinite, as with rounding to nearest.
 ///
 /// The choice is a function of the seed, the step, the leaf's path, and the element's place in row-major order alone:

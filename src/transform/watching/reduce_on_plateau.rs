@@ -58,7 +58,7 @@ use crate::recipe::words;
 /// # References
 ///
 /// Optax, [`contrib.reduce_on_plateau`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: losses are
-/// kept in `f64`, in Optax in the type of the parameters; the relative tolerance is a fraction of the best value's
+/// kept in `f64`, in Optax in the dtype of the parameters; the relative tolerance is a fraction of the best value's
 /// size, where Optax tests `mean < (1 − rtol)·best_value − atol`, by which a negative loss improves while it rises;
 /// [`mode`](ReduceOnPlateau::mode) is an addition; `patience` and `accumulation_size` of 0 are refused: with them Optax
 /// reduces on improvement, or never. PyTorch's `ReduceLROnPlateau` has the same `mode`, tests either a relative or an
