@@ -15,8 +15,8 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// r̄ᵢⱼ = L̄ᵢⱼ,  r̄ᵢᵢ = L̄ᵢᵢ·Lᵢᵢ
 /// ```
 ///
-/// The exponential function makes the factor unique. Rounding can make a matrix singular that is nearly so, as it can
-/// for all matrices of its dtype.
+/// The exponential function makes the factor unique. Rounding can make a nearly singular matrix singular, as for all
+/// matrices of its dtype.
 ///
 /// # Cost
 ///
