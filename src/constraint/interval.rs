@@ -12,9 +12,9 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// r = ln((x − lower)/(upper − x))
 /// ```
 ///
-/// An `x` that would round to a bound becomes the neighbouring number of the leaf's dtype: a probability is never 0 nor
-/// 1. Its derivative is that of the sigmoid, small but nonzero until `r` is beyond ±745, so the element can still
-///    leave.
+/// An `x` that would round to a bound becomes the neighbouring number of the leaf's dtype: a probability is never
+/// exactly 0 or 1. Its derivative is that of the sigmoid, small but nonzero until `r` is beyond ±745, so the element
+/// can still leave.
 ///
 /// # Errors
 ///

@@ -35,10 +35,9 @@ use crate::tree::TreeMut;
 ///
 /// # References
 ///
-/// Optax, [`projection_l2_ball`](https://optax.readthedocs.io/en/latest/api/projections.html), whose `scale` defaults
-/// to
-/// 1. Differs: in place; a point inside stays bitwise identical; a `scale` of 0 gives zeros also from the origin, where
-///    Optax gives NaN, and a negative one is refused.
+/// Optax, [`projection_l2_ball`](https://optax.readthedocs.io/en/latest/api/projections.html), with a default `scale`
+/// of 1. Differs: in place; a point inside stays bitwise identical; a `scale` of 0 gives zeros also from the origin,
+/// where Optax gives NaN, and a negative one is refused.
 pub fn projection_l2_ball<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Result<()> {
     super::Projection::project(&l2_ball(scale), tree)
 }

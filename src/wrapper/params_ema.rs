@@ -4,8 +4,8 @@ use crate::part::prelude::*;
 /// Keeps an exponential moving average of the parameters that an optimizer trains, for evaluation.
 ///
 /// The trained parameters, passed to `step`, are bitwise identical to those of the inner optimizer. The average is in
-/// the state: [`eval_params`](crate::OptState::eval_params) returns it as a tree of a distinct type, which cannot be
-/// stepped.
+/// the state: [`eval_params`](crate::OptState::eval_params) returns it as a tree of a distinct type, which `step` does
+/// not accept.
 ///
 /// # Arithmetic
 ///

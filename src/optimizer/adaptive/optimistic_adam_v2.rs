@@ -25,7 +25,7 @@ use crate::transform::*;
 ///
 /// # Example
 ///
-/// With no memory Adam's direction is the sign. The direction turns once, and the step goes twice as far as that:
+/// With both decays 0 Adam's direction is the sign of the gradient. The second step is `0.5·(1 + (1 − (−1))) = 1.5`:
 ///
 /// ```
 /// use gradchain::prelude::*;

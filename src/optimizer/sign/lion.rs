@@ -14,7 +14,8 @@ use crate::wrapper::{Masked, masked};
 /// ```
 ///
 /// Defaults: `b1` 0.9, `b2` 0.99, `weight_decay` 1e-3 on all leaves, mode hard, `smooth_beta` 1. Since every step has
-/// full length, good learning rates are 3 to 10 times smaller than AdamW's, and good decays as many times larger.
+/// the size of the learning rate, good learning rates are 3 to 10 times smaller than AdamW's, and good weight decays
+/// larger by the same factor.
 ///
 /// # Cost
 ///

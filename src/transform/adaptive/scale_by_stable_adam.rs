@@ -32,8 +32,8 @@ use crate::transform::rescale::{factor_in, shrink};
 ///
 /// # Example
 ///
-/// After a gradient of 1 comes one of 7, and the second moment is `v̂ = (1/4 + 49/2) / (3/4) = 33`. Adam's step would
-/// be `7 / √33`, more than 1, and so is the measure:
+/// After gradients of 1 and 7 the second moment is `v̂ = (1/4 + 49/2) / (3/4) = 33`. Adam's step would be `7 / √33`,
+/// more than 1; so is `rms`, and the quotient is 1:
 ///
 /// ```
 /// use gradchain::prelude::*;

@@ -6,8 +6,8 @@ use crate::transform::leaf_types::LeafTypes;
 ///
 /// It remembers the part of an update that rounding loses, and adds it to the next update.
 ///
-/// It comes last in a chain, and is for 16-bit parameters, which lose any update below a five-hundredth of their size.
-/// Wider parameters gain a little.
+/// It comes last in a chain, and is for 16-bit parameters, which lose any update below a five-hundredth of their size
+/// (`bf16`). `f32` and `f64` parameters gain little.
 ///
 /// # Arithmetic
 ///
