@@ -23,7 +23,7 @@ use crate::transform::moment::Mean;
 ///
 /// # Example
 ///
-/// The largest size is 8, and half of that at the second step:
+/// The decaying maximum is 8, and half of that at the second step:
 ///
 /// ```
 /// use gradchain::prelude::*;
