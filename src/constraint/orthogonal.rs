@@ -18,8 +18,8 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// V = Q
 /// ```
 ///
-/// The exponential or Cayley map of a skew matrix reaches only rotations, and Cayley's not all of them, unless it
-/// starts from a base; that base would be state outside of all leaves and files.
+/// The exponential or Cayley map of a skew-symmetric matrix reaches only rotations, and Cayley's not all of them,
+/// unless it starts from a base; that base would be state outside of all leaves and files.
 ///
 /// # Cost
 ///

@@ -2,7 +2,7 @@ use super::matrices::{read_symmetric, row, square, triangles};
 use crate::error::Result;
 use crate::tree::constraint::{Constraint, Part, Site};
 
-/// Keeps matrices symmetric: the raw numbers are those of a triangle.
+/// Keeps matrices symmetric: the raw numbers are those of the lower triangle.
 ///
 /// # Arithmetic
 ///
@@ -16,8 +16,8 @@ use crate::tree::constraint::{Constraint, Part, Site};
 ///
 /// # Errors
 ///
-/// Fails if the leaf lacks the last two axes or they differ in length; for given values, if two mirrored ones differ by
-/// more than rounding. Their mean is taken.
+/// Fails if the leaf has fewer than two axes, or the last two differ in length; for given values, if two mirrored
+/// elements differ by more than rounding. Their mean is taken.
 ///
 /// # Example
 ///

@@ -53,9 +53,9 @@ pub fn box_set(lower: impl Into<Operand>, upper: impl Into<Operand>) -> BoxSet {
 projection! {
     /// See [`box_set`].
     BoxSet as "projection_box" over elements {
-        /// The least values.
+        /// The lower bounds.
         lower: Operand in NUMBER;
-        /// The largest values, at least `lower` everywhere.
+        /// The upper bounds, at least `lower` everywhere.
         upper: Operand in NUMBER;
     }
     check Self::check_order;

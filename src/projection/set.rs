@@ -9,7 +9,7 @@ use crate::recipe::Decided;
 use crate::tree::stretch::{STRETCH, leaves_mut, rewrite};
 use crate::tree::{LeafSpec, Structure, TreeMut};
 
-/// A set to project on.
+/// A set to project onto.
 ///
 /// Sealed: for a custom set write the projection as a [`Rule`](crate::part::Rule) or a
 /// [`WholeTreeTransformation`](crate::part::WholeTreeTransformation).

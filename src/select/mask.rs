@@ -149,7 +149,7 @@ impl Mask {
         Mask::any_paths([format!("**/{NAMES}"), format!("**/{NAMES}/**")])
     }
 
-    /// Selects the leaves for which a function of path, shape and type returns true.
+    /// Selects the leaves for which a function of path, shape and dtype returns true.
     ///
     /// ```
     /// # use gradchain::{DType, select::Mask, tree::Structure};
@@ -162,7 +162,7 @@ impl Mask {
         Mask(Rule::By(Function::new(predicate)))
     }
 
-    /// Selects the leaves with at least `ndim` axes: 2 for matrices and more, without biases and norms.
+    /// Selects the leaves with at least `ndim` axes: 2 for all but biases and the weights of norms.
     ///
     /// ```
     /// # use gradchain::{select::Mask, tree::Structure};

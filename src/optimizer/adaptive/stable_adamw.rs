@@ -2,7 +2,7 @@ use crate::part::prelude::*;
 use crate::select::Mask;
 use crate::transform::{ScaleByLearningRate, ScaleByStableAdam, scale_by_learning_rate, scale_by_stable_adam};
 
-/// StableAdamW: [`adamw`](crate::adamw()) with per-leaf steps that shrink after gradients have grown.
+/// StableAdamW: [`adamw`](crate::adamw()) with Adafactor's update clipping, per leaf.
 ///
 /// It replaces gradient clipping: it needs no threshold, and a leaf that spikes does not slow the others.
 ///

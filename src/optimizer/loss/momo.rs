@@ -78,7 +78,7 @@ part! {
         beta: DECAY = 0.9;
         /// Known lower bound of the loss.
         lower_bound: FINITE = 0.0;
-        /// The weight decay per unit of learning rate.
+        /// The decoupled weight decay, multiplied by the learning rate.
         weight_decay: FINITE = 0.0;
     }
     options {

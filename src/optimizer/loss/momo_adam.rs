@@ -88,7 +88,7 @@ part! {
         eps: NOT_NEGATIVE = 1e-8;
         /// Known lower bound of the loss.
         lower_bound: FINITE = 0.0;
-        /// The weight decay per unit of learning rate.
+        /// The decoupled weight decay, multiplied by the learning rate.
         weight_decay: FINITE = 0.0;
     }
     options {

@@ -70,9 +70,9 @@ use crate::wrapper::{Masked, Partition, masked, partition};
 /// networks](https://kellerjordan.github.io/posts/muon/), 2024. Optax,
 /// [`contrib.muon`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: dimension numbers are optional
 /// for each leaf, see [`WeightDimensionNumbers`]. PyTorch, `optim.Muon`, with [`Layout::OutIn`]: it takes matrices
-/// only, multiplies in `bf16`, has `weight_decay` 0.1 by default, and corrects no bias, so that with nesterov the first
-/// steps weigh the newest gradient differently. Its `adjust_lr_fn="match_rms_adamw"` is `consistent_rms(0.2)`. Jordan's
-/// code scales a kernel by its height and width instead.
+/// only, multiplies in `bf16`, has `weight_decay` 0.1 by default, and has no bias correction, so that with nesterov the
+/// first steps weigh the newest gradient differently. Its `adjust_lr_fn="match_rms_adamw"` is `consistent_rms(0.2)`.
+/// Jordan's code scales a kernel by its height and width instead.
 pub fn muon(learning_rate: impl IntoHyperparam) -> Muon {
     let learning_rate = learning_rate.into();
     let decay = masked(add_decayed_weights(0.0), Mask::all());

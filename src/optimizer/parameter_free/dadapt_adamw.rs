@@ -73,7 +73,7 @@ part! {
         eps: NOT_NEGATIVE = 1e-8;
         /// The first estimate; better too small than too large.
         estim_lr0: POSITIVE = 1e-6;
-        /// The weight decay per unit of learning rate.
+        /// The decoupled weight decay, multiplied by the learning rate.
         weight_decay: FINITE = 0.0;
     }
     options {

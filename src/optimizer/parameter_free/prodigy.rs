@@ -76,7 +76,7 @@ part! {
         estim_lr0: POSITIVE = 1e-6;
         /// Factor of new estimates.
         estim_lr_coef: FINITE = 1.0;
-        /// The weight decay per unit of learning rate.
+        /// The decoupled weight decay, multiplied by the learning rate.
         weight_decay: FINITE = 0.0;
     }
     options {

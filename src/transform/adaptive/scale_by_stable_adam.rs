@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::moment::Mean;
 use crate::transform::rescale::{factor_in, shrink};
 
-/// Scales updates as Adam does, and shortens the step of a leaf whose second moment lags behind its gradients.
+/// Adam with update clipping: shortens the step of a leaf whose second moment lags behind its gradients.
 ///
 /// The second moment is slow: if gradients grow suddenly, as they do in embeddings, it is too small for a while and
 /// Adam's steps are too large. The excess is measured per leaf, and the leaf's step, weight decay included, is divided

@@ -57,8 +57,8 @@ use crate::transform::leaf_types::LeafTypes;
 ///
 /// Kahan, [Further remarks on reducing truncation errors](https://doi.org/10.1145/363707.363723), 1965; Zamirai and
 /// others, [Revisiting BFloat16 training](https://arxiv.org/abs/2010.06192), 2020, section 3.2. Optax and `torch.optim`
-/// have no such thing; torchdistX's `AnyPrecisionAdamW` has it as `use_kahan_summation`. Differs: the sums are in
-/// `f32`, and rounded to the leaf's dtype once.
+/// have none; torchdistX's `AnyPrecisionAdamW` has it as `use_kahan_summation`. Differs: the sums are in `f32`, and
+/// rounded to the leaf's dtype once.
 pub fn kahan_summation() -> KahanSummation {
     KahanSummation::with()
 }

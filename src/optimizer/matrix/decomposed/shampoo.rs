@@ -33,7 +33,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Example
 ///
-/// A number is divided by the root of the sum of its squares:
+/// The gradients of a scalar are divided by the root of the sum of their squares:
 ///
 /// ```
 /// use gradchain::prelude::*;

@@ -48,7 +48,7 @@ use crate::tree::{LeafSpec, Structure};
 /// # Errors
 ///
 /// `init` fails if `rank` or `update_proj_gap` is 0, `scale` is not finite, the base optimizer reads parameters, or a
-/// leaf is described as anything but one matrix.
+/// leaf's entry of `weight_dimension_numbers` does not describe it as one matrix.
 ///
 /// # Example
 ///
