@@ -135,8 +135,8 @@ impl Migration {
 
     /// Joins the groups of the [`partition`](crate::partition) at this path into one part there.
     ///
-    /// Single values must be the same in all of them: [`drop_part`](Migration::drop_part) discards those that are not
-    /// to count.
+    /// Single values must be the same in all groups; first discard those that differ with
+    /// [`drop_part`](Migration::drop_part).
     ///
     /// See [`split_part`](Migration::split_part).
     pub fn join_parts(self, at: impl Into<String>, groups: impl IntoIterator<Item = impl Into<String>>) -> Migration {

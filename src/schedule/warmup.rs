@@ -42,7 +42,7 @@ schedule! {
         init_value: f64 in FINITE,
         /// The value from `warmup_steps` on.
         peak_value: f64 in FINITE,
-        /// Number of steps of the warm-up; 0 omits it.
+        /// Number of steps of the warm-up; 0 stays at `init_value`.
         warmup_steps: u64,
     )
 }

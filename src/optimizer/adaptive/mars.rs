@@ -65,7 +65,7 @@ optimizer! {
             b2 [2.b2] "Sets the decay of the second moment, in `[0, 1)`.",
             eps [2.eps] "Sets the epsilon added to the root.",
             gamma [0.gamma]
-                "Sets the weight of the difference to the last gradient; 0 gives AdamW with clipped gradients.",
+                "Sets the weight of the difference from the previous gradient; 0 gives AdamW with clipped gradients.",
             max_norm [1.max_norm] "Sets the largest norm of a leaf's corrected gradient.",
             weight_decay [3.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.";
         options:

@@ -65,7 +65,7 @@ part! {
         b1: DECAY = 0.9;
         /// Decay of the second moment.
         b2: DECAY = 0.99;
-        /// Added to the root, and the least root in the measure.
+        /// Added to the root, and its lower bound in `rms`.
         eps: POSITIVE = 1e-6;
         /// Multiple of the parameters added to the updates.
         weight_decay: FINITE = 0.0;
@@ -124,7 +124,7 @@ pub struct StableAdamScalars<C> {
     mean2: Mean<C>,
     unbias: [C; 2],
     eps: C,
-    /// Lower bound of `v̂` in the measure.
+    /// Lower bound of `v̂` in `rms`.
     least: C,
     weight_decay: C,
     /// Factor of the second pass.

@@ -94,7 +94,7 @@ part! {
         weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();
     }
     integers {
-        /// Number of steps between refreshes of a root; each of the first steps, as many, refreshes it.
+        /// Number of steps between refreshes of a root. As many first steps refresh it each.
         precondition_frequency: u64 = 10, AT_LEAST_1;
         /// Number of updates of a matrix that pass unchanged before the first preconditioned one.
         start_preconditioning_step: u64 = 0;
