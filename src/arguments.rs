@@ -33,7 +33,7 @@ pub type Visit<'a> = dyn FnMut(&'static str, Argument<'_>) + 'a;
 pub enum Argument<'a> {
     /// A number or a schedule.
     Hyperparam(&'a mut Hyperparam),
-    /// Any argument other than a number: a mask, a flag, a type. Never injected.
+    /// Any argument other than a number: a mask, a flag, a dtype. Never injected.
     Static(&'a mut dyn Setting),
 }
 

@@ -190,7 +190,7 @@ impl Error {
         Error(Box::new(Kind::Unrecordable { part: part.into(), problem }))
     }
 
-    /// Returns an error for processes that do not meet: one is gone, late, or does something else.
+    /// Returns an error for a failed collective operation: a rank is gone, late, or calls another operation.
     ///
     /// It is for custom [`Collective`](crate::collective::Collective)s; `rank` is the rank that noticed.
     ///
@@ -311,7 +311,7 @@ impl Error {
         self.is(|kind| matches!(kind, Kind::Unrecordable { .. }))
     }
 
-    /// Returns whether a [process group](crate::collective) has lost a rank, or disagrees.
+    /// Returns whether a [process group](crate::collective) has lost a rank, or its ranks disagree.
     ///
     /// The group cannot recover: the process should exit, and resume from its last checkpoint.
     pub fn is_collective(&self) -> bool {

@@ -68,7 +68,7 @@ impl<T: Stage> OptState<T> {
     /// let mut state = optimizer.init(&params)?;
     /// optimizer.step(&mut params, &1.0, &mut state)?;
     /// optimizer.step(&mut params, &1.0, &mut state)?;
-    /// // The steps of sgd lead to −1 and −2. Their mean is −1.5; half way between that and −2 is trained on.
+    /// // The steps of sgd lead to −1 and −2. Their mean is −1.5, and the trained parameters half way from there to −2.
     /// assert_eq!(params, -1.75);
     /// assert_eq!(*state.eval_params(&params)?, -1.5);
     /// # Ok::<(), gradchain::Error>(())

@@ -1,6 +1,6 @@
 //! Inputs of a step besides gradients: [`value`], [`value_fn`], [`value_and_grad_fn`], or `()` for none.
 //!
-//! Guide: [More than gradients](https://docs.rs/gradchain/latest/gradchain/_guide/extra/index.html).
+//! Guide: [Extra arguments](https://docs.rs/gradchain/latest/gradchain/_guide/extra/index.html).
 //!
 //! The compiler checks that they suffice; see [`needs`]. More than needed is allowed.
 
@@ -45,7 +45,7 @@ impl<P: ?Sized> Inputs<P> for () {
 
 impl Provides<needs::Nothing> for () {}
 
-/// Returns the value of the loss at the parameters at which the gradients were computed.
+/// Passes the value of the loss to a step, at the parameters at which the gradients were computed.
 ///
 /// ```
 /// use gradchain::extra;
@@ -84,7 +84,7 @@ impl<P: ?Sized> Inputs<P> for Value {
 impl Provides<needs::Nothing> for Value {}
 impl Provides<needs::Value> for Value {}
 
-/// Returns the value of the loss at the parameters, and a function for other points.
+/// Passes the value of the loss at the parameters to a step, and a function for its value at other points.
 ///
 /// The function is called with a copy of the parameters, made once a step, with other values.
 ///
@@ -135,7 +135,7 @@ impl<P: ?Sized, F> Provides<needs::Nothing> for ValueFn<P, F> {}
 impl<P: ?Sized, F> Provides<needs::Value> for ValueFn<P, F> {}
 impl<P: ?Sized, F> Provides<needs::ValueFn> for ValueFn<P, F> {}
 
-/// Returns the value of the loss at the parameters, and a function for value and gradient at other points.
+/// Passes the value of the loss at the parameters to a step, and a function for value and gradient at other points.
 ///
 /// ```
 /// use gradchain::extra;
@@ -147,7 +147,7 @@ impl<P: ?Sized, F> Provides<needs::ValueFn> for ValueFn<P, F> {}
 /// let mut state = optimizer.init(&params)?;
 /// let (value, gradient) = loss(&params);
 /// optimizer.step_with(&mut params, &gradient, extra::value_and_grad_fn(value, loss), &mut state)?;
-/// assert_eq!(params, 1.0); // the first step has length 1, which is short enough and long enough
+/// assert_eq!(params, 1.0); // the first step has norm 1 and satisfies the Wolfe conditions
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 pub fn value_and_grad_fn<P: ?Sized, F, V, G>(loss: impl Into<f64>, f: F) -> ValueAndGradFn<P, F>

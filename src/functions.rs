@@ -1,5 +1,4 @@
-//! The functions of first steps, which the root and the prelude re-export. All functions are in the module of their
-//! subject.
+//! The common constructors, which the crate root and the prelude re-export. Each is also in the module of its subject.
 
 pub use crate::optimizer::{
     adafactor, adagrad, adam, adamw, lamb, lbfgs, lion, muon, prodigy, radam, rmsprop, schedule_free_adamw, sgd,

@@ -51,7 +51,7 @@
 //!
 //! The root has the common items: [trees](Tree) of parameters, [transformations](GradientTransformation) and their
 //! [state](OptState), [masks](Mask), the [plan](Plan) of a step, [errors](Error), and the optimizers, parts and
-//! wrappers of first steps. The [`prelude`] has the latter too, and common schedules. Every function is in the module
+//! wrappers for first steps. The [`prelude`] has the latter too, and common schedules. Every function is in the module
 //! of its subject, also those of the root and the prelude:
 //!
 //! | module | contents |
@@ -62,7 +62,7 @@
 //! | [`schedule`] | all schedules: numbers that change with the step count |
 //! | [`state`] | typed state: counts, flags, numbers, arrays; schemas and averages |
 //! | [`tree`] | leaves, paths, arithmetic on trees |
-//! | [`select`] | masks and labels by path, shape and type |
+//! | [`select`] | masks and labels by path, shape and dtype |
 //! | [`constraint`], [`projection`] | parameters constrained to a set |
 //! | [`minimize`] | fitting by L-BFGS until convergence, bounds, standard errors, checks of gradients |
 //! | [`needs`], [`extra`] | losses and other inputs of a step |
@@ -149,7 +149,7 @@ pub use transformation::{GradientTransformation, OptState};
 pub use tree::{Tree, TreeMut, apply_updates};
 pub use wrapper::Boxed;
 
-/// The names of first steps, for `use gradchain::prelude::*`.
+/// The names for first steps, for `use gradchain::prelude::*`.
 ///
 /// It has traits, trees, masks, state, [`chain`], common optimizers, parts, wrappers and schedules, and no name with
 /// another usual meaning. All other items are in the module of their subject.

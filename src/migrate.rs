@@ -46,7 +46,7 @@ impl Migration {
 
     /// Starts the state of these new leaves as in `init`.
     ///
-    /// An old leaf of that path, of any shape or type, has no effect. [Buffers](crate::tree::Buffer) of these paths
+    /// An old leaf of that path, of any shape or dtype, has no effect. [Buffers](crate::tree::Buffer) of these paths
     /// keep their values.
     pub fn fresh(mut self, leaves: impl Into<Mask>) -> Migration {
         self.fresh.push(leaves.into());
@@ -59,9 +59,9 @@ impl Migration {
         self
     }
 
-    /// Permits another type of these leaves than before.
+    /// Permits another dtype of these leaves.
     ///
-    /// Their state is rounded to its types here, each number once, and so are their values if values are loaded.
+    /// Their state is rounded once to the new dtypes, and so are their values if values are loaded.
     ///
     /// ```
     /// use gradchain::Migration;
@@ -207,7 +207,7 @@ impl Resolved {
         !self.fresh.is_empty()
     }
 
-    /// Starts afresh or drops leaves that differ so.
+    /// Starts afresh or drops the leaves with these differences.
     #[cfg(feature = "serde")]
     pub(crate) fn without(mut self, differences: &[Difference]) -> Resolved {
         (self.identity, self.retyped) = (false, false);
@@ -255,7 +255,7 @@ impl Resolved {
 impl<T: Stage> OptState<T> {
     /// Returns the state for parameters of another structure.
     ///
-    /// Every leaf's own values move along by its path; counts and other single values stay. If some leaves are
+    /// The state of each leaf moves with its path; counts and other single values stay. If some leaves are
     /// [fresh](Migration::fresh), updates are counted for each leaf from then on, so that bias corrections restart for
     /// those. This state is not changed.
     ///
@@ -292,7 +292,7 @@ impl<T: Stage> OptState<T> {
     ///
     /// # Errors
     ///
-    /// Fails if a leaf was added, removed, renamed, reshaped or has another type, and `migration` does not explain it;
+    /// Fails if a leaf was added, removed, renamed, reshaped or has another dtype, and `migration` does not explain it;
     /// every such leaf is listed. Fails if a verb matches no leaf, or if part of the state belongs to all leaves
     /// together, as that of [`flatten`](crate::wrapper::flatten), and they are not all the same. Fails if a panic left
     /// this state half written.

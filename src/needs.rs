@@ -1,6 +1,6 @@
 //! The inputs that a transformation needs besides gradients, as a type.
 //!
-//! Guide: [More than gradients](https://docs.rs/gradchain/latest/gradchain/_guide/extra/index.html).
+//! Guide: [Extra arguments](https://docs.rs/gradchain/latest/gradchain/_guide/extra/index.html).
 //!
 //! Most transformations need [`Nothing`]. Some need the [`Value`] of the loss
 //! ([`reduce_on_plateau`](crate::transform::reduce_on_plateau)), some also its value at other points ([`ValueFn`]),

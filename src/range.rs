@@ -1,6 +1,6 @@
 //! The ranges of arguments, by name: for checks, messages and links in the documentation.
 
-/// A set of numbers, as a text and as a predicate.
+/// A range of numbers: its text in messages, and a predicate.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Range {
@@ -11,7 +11,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Returns the numbers that `contains` accepts; `text` continues "must be" in messages.
+    /// Creates the range of the numbers that `contains` accepts; `text` follows "must be" in messages.
     pub const fn new(text: &'static str, contains: fn(f64) -> bool) -> Range {
         Range { text, contains }
     }
@@ -41,8 +41,8 @@ pub const UNIT_INTERVAL: Range = Range::new("in [0, 1]", |x| (0.0..=1.0).contain
 /// A fraction that is not 0. Messages say "in (0, 1]".
 pub const POSITIVE_FRACTION: Range = Range::new("in (0, 1]", |x| x > 0.0 && x <= 1.0);
 
-/// Between 0 and 1, without the two. Messages say "between 0 and 1".
-pub const OPEN_UNIT_INTERVAL: Range = Range::new("between 0 and 1", |x| x > 0.0 && x < 1.0);
+/// More than 0 and less than 1. Messages say "in (0, 1)".
+pub const OPEN_UNIT_INTERVAL: Range = Range::new("in (0, 1)", |x| x > 0.0 && x < 1.0);
 
 /// More than 1, and finite. Messages say "finite and more than 1".
 pub const ABOVE_1: Range = Range::new("finite and more than 1", |x| x > 1.0 && x.is_finite());

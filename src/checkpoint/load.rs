@@ -48,8 +48,8 @@ use crate::tree::{BufferSpec, LeafSpec, Structure, Tree, TreeMut, WalkMut, buffe
 ///     "the checkpoint does not fit: 2 differences\n  \
 ///        optimizer: $.adam.learning_rate: expected 0.01, found 0.1\n  \
 ///        parameters: head: expected shape [2], found [1]\n  \
-///        `Load::strict().may_differ(\"learning_rate\")` goes on with the optimizer that is here\n  \
-///        a `Migration` says what has become of leaves: `fresh`, `drop`, `rename`"
+///        `Load::strict().may_differ(\"learning_rate\")` resumes with the current optimizer\n  \
+///        changes of leaves need a `Migration`: `fresh`, `drop`, `rename`"
 /// );
 ///
 /// let load = Load::strict().may_differ("learning_rate").migrating(Migration::new().fresh(Mask::path("head")));

@@ -55,7 +55,7 @@
 //! the checkpoint step-1.safetensors does not fit: 2 differences
 //!   optimizer: $.chain[1].adamw.b1: expected 0.9, found 0.95
 //!   parameters: w: expected shape [3], found [4]
-//!   a `Migration` says what has become of leaves: `fresh`, `drop`, `rename`
+//!   changes of leaves need a `Migration`: `fresh`, `drop`, `rename`
 //! ```
 //!
 //! [`Load`] permits differences. Functions (a mask or a schedule that is a closure) cannot be compared, except for

@@ -9,7 +9,7 @@ use crate::select::{Mask, subtree};
 use crate::tree::constraint::Constraint;
 use crate::tree::{Structure, Tree, TreeMut, Walk};
 
-/// The constraints of leaves: by path, by mask, or by attributes of the struct. Other leaves are free.
+/// The constraints of leaves: by path, by mask, or by attributes of the struct. Other leaves are unconstrained.
 ///
 /// # Example: by path
 ///

@@ -12,14 +12,14 @@ use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 /// r = ln((x − lower)/(upper − x))
 /// ```
 ///
-/// An `x` that would round to a bound becomes the neighbouring number of the leaf's type: a probability is never 0 nor
-/// 1. Its derivative is that of the sigmoid, small but nonzero until `r` is beyond ±745, so the element can still
-///    leave.
+/// An `x` that would round to a bound becomes the neighbouring number of the leaf's dtype: a probability is never
+/// exactly 0 or 1. Its derivative is that of the sigmoid, small but nonzero until `r` is beyond ±745, so the element
+/// can still leave.
 ///
 /// # Errors
 ///
-/// Fails if the bounds are not finite and in order, or the leaf's type has no number between them; for given values, if
-/// one is not between the bounds.
+/// Fails if the bounds are not finite and in order, or the leaf's dtype has no number between them; for given values,
+/// if one is not between the bounds.
 ///
 /// # Example
 ///

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::numeric::sums::sum_tile;
 use crate::tree::constraint::ConstrainedLeaf;
 
-/// The places of a vector's elements in a row-major leaf: two nested strides.
+/// The positions of a vector's elements in a row-major leaf: two nested strides.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lane {
     pub(super) start: usize,
@@ -65,7 +65,7 @@ fn split(leaf: &ConstrainedLeaf<'_>, axis: Option<usize>) -> Result<[usize; 3]> 
     }
 }
 
-/// A length as a product of two factors that neither overflow nor underflow.
+/// A Euclidean norm as a product of two factors that neither overflow nor underflow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Length {
     most: f64,
@@ -82,7 +82,7 @@ impl Length {
     }
 }
 
-/// Normalizes a vector; returns its former length unless zero.
+/// Normalizes a vector; returns its former norm unless zero.
 pub(super) fn normalize(vector: &mut [f64]) -> Option<Length> {
     let most = vector.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
     if most == 0.0 {

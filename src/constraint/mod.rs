@@ -1,4 +1,4 @@
-//! Parameters constrained to sets: the optimizer steps unconstrained raw numbers instead.
+//! Parameters constrained to sets by reparametrization: the optimizer steps unconstrained raw parameters.
 //!
 //! Guide: [Constraints](https://docs.rs/gradchain/latest/gradchain/_guide/constraints/index.html).
 //!
@@ -6,16 +6,16 @@
 //! parameters into a [`Raw`] tree. The optimizer steps the raw tree; the model takes the values that
 //! [`constrain`](Raw::constrain) computes on demand; [`pull_back`](Raw::pull_back) converts gradients.
 //!
-//! | constraint | the leaf | out of raw numbers |
+//! | constraint | the leaf | computed from raw numbers by |
 //! |---|---|---|
 //! | [`interval`] | each element strictly between two bounds | a sigmoid |
 //! | [`positive`], [`positive_exp`] | each element more than 0 | softplus; exp |
 //! | [`simplex`] | along an axis: positive, with the sum 1 | softmax |
-//! | [`unit_norm`] | along an axis: of length 1 | the vector divided by its length |
+//! | [`unit_norm`] | along an axis: with norm 1 | division by the norm |
 //! | [`orthogonal`] | a matrix with orthonormal columns, or rows | Gram-Schmidt orthogonalization |
-//! | [`positive_definite`] | a symmetric positive definite matrix | L·Lᵀ of a triangle |
+//! | [`positive_definite`] | a symmetric positive definite matrix | L·Lᵀ of a lower triangle |
 //! | [`symmetric`] | a symmetric matrix | a triangle |
-//! | [`weight_norm`] | any nonzero rows | lengths and directions apart |
+//! | [`weight_norm`] | any nonzero rows | separate norms and directions |
 //!
 //! ```
 //! use gradchain::constraint::{Constraints, interval};
@@ -48,7 +48,7 @@
 //!
 //! # Numbers
 //!
-//! Values are computed in `f64` and rounded to the leaf's type once. Raw leaves have the compute type of the leaf:
+//! Values are computed in `f64` and rounded to the leaf's dtype once. Raw leaves have the compute type of the leaf:
 //! those of 16-bit leaves are `f32`.
 
 mod constraints;

@@ -21,7 +21,7 @@ pub(super) enum Numbers {
 }
 
 impl Numbers {
-    /// Rounds values to a type; finite values stay finite.
+    /// Rounds values to a compute type; finite values stay finite.
     pub(super) fn of(dtype: DType, values: &[f64]) -> Numbers {
         let most = f64::from(f32::MAX);
         let saturated = |x: f64| if x.is_finite() { x.clamp(-most, most) as f32 } else { x as f32 };

@@ -18,8 +18,8 @@ use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 /// V = Q
 /// ```
 ///
-/// The exponential or Cayley map of a skew matrix reaches only rotations, and Cayley's not all of them, unless it
-/// starts from a base; that base would be state outside of all leaves and files.
+/// The exponential or Cayley map of a skew-symmetric matrix reaches only rotations, and Cayley's not all of them,
+/// unless it starts from a base; that base would be state outside of all leaves and files.
 ///
 /// # Cost
 ///
@@ -43,7 +43,7 @@ use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 /// let error = constraints.unconstrain(&array![[1.0_f64, 0.5], [0.0, 1.0]]).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "unconstrain: argument `(root)` must be an orthogonal matrix, found the product 0.5 of its columns 0 and 1"
+///     "unconstrain: argument `(root)` must be an orthogonal matrix, found the dot product 0.5 of its columns 0 and 1"
 /// );
 /// # Ok::<(), gradchain::Error>(())
 /// ```

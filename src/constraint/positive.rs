@@ -13,7 +13,7 @@ use crate::tree::constraint::{ConstrainedLeaf, Constraint};
 /// r = x + ln(1 − e⁻ˣ)
 /// ```
 ///
-/// An `x` that would round to 0 is the smallest number of the leaf's type, and an infinite one the largest.
+/// An `x` that would round to 0 is the smallest number of the leaf's dtype, and an infinite one the largest.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub fn positive() -> Positive {
     Positive::Softplus
 }
 
-/// Keeps each element more than 0, by the exponential function: a step of the raw number is a factor.
+/// Keeps each element more than 0, by the exponential function: additive raw steps multiply the element.
 ///
 /// # Arithmetic
 ///
@@ -49,7 +49,7 @@ pub fn positive() -> Positive {
 /// r = ln x
 /// ```
 ///
-/// An `x` that would round to 0 is the smallest number of the leaf's type, and an infinite one the largest.
+/// An `x` that would round to 0 is the smallest number of the leaf's dtype, and an infinite one the largest.
 ///
 /// # Errors
 ///

@@ -15,8 +15,8 @@ use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 /// r̄ᵢⱼ = L̄ᵢⱼ,  r̄ᵢᵢ = L̄ᵢᵢ·Lᵢᵢ
 /// ```
 ///
-/// The exponential function makes the factor unique. Rounding can make a matrix singular that is nearly so, as it can
-/// for all matrices of its type.
+/// The exponential function makes the factor unique. Rounding can make a nearly singular matrix singular, as for all
+/// matrices of its dtype.
 ///
 /// # Cost
 ///
@@ -24,7 +24,7 @@ use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 ///
 /// # Errors
 ///
-/// Fails if the leaf lacks the last two axes or they differ in length; if the matrix overflows its type; for given
+/// Fails if the leaf lacks the last two axes or they differ in length; if the matrix overflows its dtype; for given
 /// values, if the matrix is not symmetric up to rounding, or not positive definite: the message has the pivot that is
 /// not positive.
 ///

@@ -127,8 +127,8 @@ impl<P: TreeMut + Clone> Raw<P> {
 impl<P> Raw<P> {
     /// Converts a gradient with respect to the parameters to one with respect to the current raw numbers.
     ///
-    /// The gradient may be a tree of any type, of floats of any type, passed by value or by reference. Finite values
-    /// stay finite: an infinite raw gradient becomes the largest number.
+    /// The gradient may be a tree of any type, with leaves of any float dtype, passed by value or by reference. Finite
+    /// values stay finite: an infinite raw gradient becomes the largest number.
     ///
     /// # Cost
     ///

@@ -18,7 +18,7 @@ use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 ///
 /// Each element has a raw number, one more than needed, so that all outcomes are alike: with one fewer, as in
 /// stick-breaking, their order would matter to an adaptive optimizer. Raw gradients have the sum 0. An element smaller
-/// than the smallest number of its type is 0.
+/// than the smallest number of its dtype is 0.
 ///
 /// # Errors
 ///

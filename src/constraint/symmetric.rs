@@ -2,7 +2,7 @@ use super::matrices::{read_symmetric, row, square, triangles};
 use crate::error::Result;
 use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 
-/// Keeps matrices symmetric: the raw numbers are those of a triangle.
+/// Keeps matrices symmetric: the raw numbers are those of the lower triangle.
 ///
 /// # Arithmetic
 ///
@@ -16,8 +16,8 @@ use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 ///
 /// # Errors
 ///
-/// Fails if the leaf lacks the last two axes or they differ in length; for given values, if two mirrored ones differ by
-/// more than rounding. Their mean is taken.
+/// Fails if the leaf has fewer than two axes, or the last two differ in length; for given values, if two mirrored
+/// elements differ by more than rounding. Their mean is taken.
 ///
 /// # Example
 ///
@@ -32,7 +32,7 @@ use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 /// gradchain::tree::for_each_leaf(&gradient, |_, leaf| assert_eq!(leaf.to_f64(), [1.0, 15.0, 1.0]));
 ///
 /// let error = constraints.unconstrain(&array![[1.0_f64, 2.0], [2.5, 3.0]]).unwrap_err();
-/// assert_eq!(error.to_string(), "unconstrain: argument `(root)[1, 0]` must be 2, as mirrored, found 2.5");
+/// assert_eq!(error.to_string(), "unconstrain: argument `(root)[1, 0]` must be 2, the mirrored element, found 2.5");
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::numeric::sums::sum_pairs;
 use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 
-/// Keeps the vectors along an axis at length 1: directions, normalized embeddings.
+/// Keeps the vectors along an axis at norm 1: directions, normalized embeddings.
 ///
 /// # Arithmetic
 ///
@@ -16,12 +16,13 @@ use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 /// r = x
 /// ```
 ///
-/// Raw gradients are orthogonal to the raw vector, so plain steps make it longer and themselves shorter.
+/// Raw gradients are orthogonal to the raw vector, so plain gradient steps increase its norm, and the next raw
+/// gradients become smaller.
 ///
 /// # Errors
 ///
 /// Fails if the leaf has no such axis, or one of length 0; if a raw vector is zero, which has no direction; for given
-/// values, if a vector's length is not 1 up to rounding.
+/// values, if a vector's norm is not 1 up to rounding.
 ///
 /// # Example
 ///

@@ -3,7 +3,7 @@ use crate::error::Result;
 use crate::numeric::sums::sum_pairs;
 use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
 
-/// Splits rows into lengths and directions as separate raw numbers: weight normalization.
+/// Weight normalization: separate raw parameters for the norm (`length`) and the direction of each row.
 ///
 /// # Arithmetic
 ///

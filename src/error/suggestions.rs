@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Names used elsewhere, in lower case, and here; only known ones are suggested.
+/// Names in other libraries, in lower case, and here; only known ones are suggested.
 const ALIASES: &[(&str, &[&str])] = &[
     ("alpha", &["decay", "learning_rate"]),
     ("base_lr", &["learning_rate", "init_value"]),

@@ -75,8 +75,8 @@ impl Migration {
         self.with(Verb::Drop(at.into()))
     }
 
-    /// Permits arrays of other types in the part at this path: [quantized](crate::quantized()) state, or another
-    /// `mu_dtype`. Each number is rounded to its new type once.
+    /// Permits arrays of other dtypes in the part at this path: [quantized](crate::quantized()) state, or another
+    /// `mu_dtype`. Each number is rounded to its new dtype once.
     ///
     /// ```
     /// use gradchain::Migration;
@@ -135,15 +135,15 @@ impl Migration {
 
     /// Joins the groups of the [`partition`](crate::partition) at this path into one part there.
     ///
-    /// Single values must be the same in all of them: [`drop_part`](Migration::drop_part) discards those that are not
-    /// to count.
+    /// Single values must be the same in all groups; first discard those that differ with
+    /// [`drop_part`](Migration::drop_part).
     ///
     /// See [`split_part`](Migration::split_part).
     pub fn join_parts(self, at: impl Into<String>, groups: impl IntoIterator<Item = impl Into<String>>) -> Migration {
         self.with(Verb::Join { at: at.into(), groups: groups.into_iter().map(Into::into).collect() })
     }
 
-    /// Starts the arrays of the part at this path as the saved parameters, with all their bits.
+    /// Starts the arrays of the part at this path as the saved parameters, in full precision.
     ///
     /// `params_to_part("master")` fills the copies of [`master`](crate::wrapper::master) when an `f32` run continues
     /// with 16-bit parameters. It is supported where parameters are loaded, by
@@ -180,7 +180,7 @@ impl Migration {
     /// Loads the parameters from the arrays saved at this path, for leaves with an array there.
     ///
     /// They are rounded if [`cast`](Migration::cast) permits it. `params_from_part("master").unwrap_part("")` continues
-    /// a run of [`master`](crate::wrapper::master) in `f32`, with all bits of its copies.
+    /// a run of [`master`](crate::wrapper::master) in `f32`, in the full precision of its copies.
     ///
     /// It is supported by [`Load::load`](crate::checkpoint::Load::load) and
     /// [`Load::load_params`](crate::checkpoint::Load::load_params).

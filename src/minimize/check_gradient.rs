@@ -12,7 +12,7 @@ use crate::tree::{Structure, TreeMut};
 ///
 /// # Arithmetic
 ///
-/// With the numbers' `ε`, for each element `x` with the gradient `g`:
+/// With the machine epsilon `ε` of the leaf's dtype, for each element `x` with the gradient `g`:
 ///
 /// ```text
 /// h_k = ε^(k/12)·max(|x|, 1)                    for k = 2, 3, 4, 5
@@ -52,8 +52,8 @@ use crate::tree::{Structure, TreeMut};
 ///
 /// # References
 ///
-/// PyTorch, `torch.autograd.gradcheck`. scipy, `optimize.check_grad`, returns the length of the difference. Differs:
-/// the step is chosen per element, so that an error of the differences is not taken for one of the gradient.
+/// PyTorch, `torch.autograd.gradcheck`. scipy, `optimize.check_grad`, returns the norm of the difference. Differs: the
+/// step is chosen per element, so that an error of the differences is not taken for one of the gradient.
 pub fn check_gradient<P, F>(params: &P, f: F) -> CheckGradient<'_, P, F> {
     CheckGradient { params, f, rtol: 1e-3, per_leaf: usize::MAX }
 }

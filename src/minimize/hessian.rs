@@ -12,14 +12,14 @@ use crate::projection::Operand;
 use crate::range::POSITIVE;
 use crate::tree::{Structure, TreeMut};
 
-/// Computes the matrix of second derivatives, by central differences of the gradient.
+/// Computes the Hessian, the matrix of second derivatives, by central differences of the gradient.
 ///
 /// Takes the same function as [`minimize`](crate::Minimize::minimize). At a minimum of a negative log-likelihood the
 /// inverse is the [covariance](Hessian::covariance) of the parameters.
 ///
 /// # Arithmetic
 ///
-/// With the `ε` of the leaf's type, for each element `x_i`:
+/// With the machine epsilon `ε` of the leaf's dtype, for each element `x_i`:
 ///
 /// ```text
 /// h_i  = ε^(1/3)·max(|x_i|, typical_size)
@@ -73,7 +73,7 @@ pub struct HessianAt<'a, P, F> {
     bounds: Option<[Operand; 2]>,
 }
 
-/// Second derivatives by the elements not held at a bound, computed by [`hessian`].
+/// Second derivatives with respect to the elements not held at a bound, computed by [`hessian`].
 #[derive(Clone, Debug)]
 pub struct Hessian {
     pub(super) structure: Structure,
@@ -195,8 +195,8 @@ impl Hessian {
     /// # Errors
     ///
     /// Fails if the matrix is not positive definite, up to the errors of the differences. The message names the first
-    /// parameter along which the function does not curve upwards, or that those before it determine. Also fails if the
-    /// matrix is [asymmetric](Self::asymmetry) by more than 0.01.
+    /// parameter along which the function does not curve upwards, or which the parameters before it determine. Also
+    /// fails if the matrix is [asymmetric](Self::asymmetry) by more than 0.01.
     ///
     /// ```
     /// use gradchain::minimize::hessian;

@@ -1,4 +1,4 @@
-//! Fits a model: minimizes a function, checks its gradient, and gives the errors of the parameters.
+//! Fits a model: minimizes a function, checks its gradient, and estimates standard errors of the parameters.
 //!
 //! Guide: [Least squares](https://docs.rs/gradchain/latest/gradchain/_guide/least_squares/index.html).
 //!
@@ -7,7 +7,7 @@
 //! | [`Minimize`] | does one step, or steps until a stopping condition; evaluates no point twice |
 //! | [`Minimization::bounds`] | keeps parameters within bounds |
 //! | [`check_gradient`] | compares a gradient with the value |
-//! | [`hessian`] | finds second derivatives, from which [covariance and standard errors](Covariance) follow |
+//! | [`hessian`] | computes the Hessian, from which [covariance and standard errors](Covariance) follow |
 
 mod check_gradient;
 mod covariance;
@@ -64,7 +64,7 @@ pub trait Minimize: GradientTransformation + Sized {
     /// assert_eq!((step.value, step.evaluations, p), (2.0, 2, 1.0));
     ///
     /// let step = optimizer.minimize_step(&mut p, |p| (p * p / 2.0, *p), &mut state)?;
-    /// assert_eq!((step.value, step.evaluations, p), (0.5, 1, 0.0)); // what it is at 1 was known
+    /// assert_eq!((step.value, step.evaluations, p), (0.5, 1, 0.0)); // the value at 1 was cached
     /// # Ok::<(), gradchain::Error>(())
     /// ```
     fn minimize_step<P, F, R>(&self, params: &mut P, f: F, state: &mut OptState<Self>) -> Result<MinimizeStep, R::Error>

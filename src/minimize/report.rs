@@ -12,7 +12,7 @@ use crate::tree::Tree;
 /// of this crate into it, so the error type implements `From<gradchain::Error>`: an enum of your own, `Box<dyn Error>`,
 /// or [`gradchain::Error`](crate::Error) itself.
 ///
-/// A point without a value is no error: return NaN. A line search takes it for too far and tries a nearer point.
+/// If the function is undefined at a point, return NaN instead of an error: a line search then tries a shorter step.
 ///
 /// # Example
 ///
@@ -119,7 +119,7 @@ pub struct Progress<'a, P> {
 /// assert_eq!(
 ///     report.to_string(),
 ///     "converged: the gradient is within its tolerance, after 2 steps and 3 evaluations; \
-///      value 0.0, norm of the gradient 0.00e0"
+///      value 0.0, gradient norm 0.00e0"
 /// );
 /// # Ok::<(), gradchain::Error>(())
 /// ```
@@ -163,8 +163,9 @@ pub enum Stop {
     Value,
     /// Converged: the last step was shorter than its [tolerance](super::Minimization::step_atol).
     Step,
-    /// Steps in a row brought neither a lower value nor a smaller gradient, or did not change the parameters: rounding
-    /// errors hide the rest, or the direction does not point downhill. See [`patience`](super::Minimization::patience).
+    /// Consecutive steps reduced neither the value nor the gradient, or did not change the parameters: further progress
+    /// is below rounding error, or the step is not a descent direction. See
+    /// [`patience`](super::Minimization::patience).
     Stalled,
     /// The [limit of steps](super::Minimization::max_steps) was reached.
     MaxSteps,

@@ -81,10 +81,10 @@ use crate::tree::{TreeMut, tree_add_scaled, tree_norm};
 ///
 /// # References
 ///
-/// PyTorch's `LBFGS` has `tolerance_grad`, of the largest element of the gradient, and `tolerance_change`, of value and
-/// step in one. scipy's `minimize` has `gtol`, of the largest element, and `ftol`, relative to the value or 1. Differs:
-/// Euclidean norms, each with an absolute and a relative tolerance; a step that leaves the parameters unchanged meets
-/// no tolerance.
+/// PyTorch's `LBFGS` has `tolerance_grad`, for the largest element of the gradient, and `tolerance_change`, for both
+/// value and step. scipy's `minimize` has `gtol`, for the largest element, and `ftol`, relative to the value or 1.
+/// Differs: Euclidean norms, each with an absolute and a relative tolerance; a step that leaves the parameters
+/// unchanged meets no tolerance.
 #[must_use = "nothing is minimized until `run` is called"]
 pub struct Minimization<'a, T: GradientTransformation, P, F> {
     transformation: &'a T,
@@ -246,7 +246,7 @@ impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P
     /// #[derive(Clone, Tree)]
     /// struct Model { level: f64, slope: f64 }
     ///
-    /// // Least at a slope of -1, which is not allowed.
+    /// // The minimum is at a slope of -1, which is not allowed.
     /// let loss = |m: &Model| {
     ///     let (a, b) = (m.level + m.slope - 2.0, m.slope + 1.0);
     ///     (a * a + b * b, Model { level: 2.0 * a, slope: 2.0 * (a + b) })
@@ -265,7 +265,7 @@ impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P
     /// # Errors
     ///
     /// [`run`](Self::run) fails if a tree does not fit the parameters, a bound is NaN or a schedule, or an upper bound
-    /// is less than the lower one. Bounds are rounded to the type of their leaf.
+    /// is less than the lower one. Bounds are rounded to the dtype of their leaf.
     ///
     /// # References
     ///

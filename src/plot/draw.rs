@@ -33,7 +33,7 @@ const TEXT: [u32; 2] = [15 * PIXEL, 7 * PIXEL];
 const MARGIN: u32 = 8 * PIXEL;
 const SMALL: u32 = 11 * PIXEL;
 
-/// Draws several charts in one picture, row by row.
+/// Draws several charts in one figure, row by row.
 ///
 /// `size` is that of each frame with its scales and title, in pixels.
 ///
@@ -213,7 +213,7 @@ fn short(x: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Wraps at `most` letters: a call between methods or arguments, other text at a space.
+/// Wraps at `most` characters: a call between methods or arguments, other text at a space.
 fn wrap(mut text: &str, most: usize) -> Vec<&str> {
     let mut lines = Vec::new();
     while let Some((limit, _)) = text.char_indices().nth(most) {

@@ -1,7 +1,7 @@
-//! Pictures of schedules and of training, as SVG. Needs the feature `plot`.
+//! Plots of schedules and of training, as SVG. Needs the feature `plot`.
 //!
-//! A [`Chart`] has lines in one frame; [`grid`] combines several into one picture. Both return the text of the picture,
-//! to be written to a file or shown in a notebook.
+//! A [`Chart`] has lines with common axes; [`grid`] combines several charts into one figure. Both return the SVG as a
+//! string, for a file or a notebook.
 //!
 //! ```
 //! use gradchain::plot::{Chart, grid};
@@ -22,7 +22,7 @@ use crate::error::Result;
 use crate::schedule::Schedule;
 use crate::watch::RateRange;
 
-/// Lines in one frame; see [the module](self).
+/// Lines with common axes; see [the module](self).
 #[derive(Clone, Debug)]
 #[must_use = "a chart does nothing until it is drawn"]
 pub struct Chart {
@@ -81,7 +81,7 @@ impl Chart {
         self
     }
 
-    /// Returns the picture as the text of an SVG file; `size` is that of the frame with scales and title, in pixels.
+    /// Returns the chart as the text of an SVG file; `size` is in pixels and includes scales and title.
     ///
     /// ```
     /// use gradchain::plot::Chart;
@@ -100,7 +100,7 @@ impl Chart {
 }
 
 impl Schedule {
-    /// Returns a picture of the values at the counts from 0 to `last`.
+    /// Returns a chart of the values at the counts from 0 to `last`.
     ///
     /// ```
     /// use gradchain::schedule::{Schedule, cosine_decay};
@@ -119,7 +119,8 @@ impl Schedule {
 }
 
 impl Chart {
-    /// Adds the line of a [schedule](Schedule::plot), named by its constructor call, so that several share a frame.
+    /// Adds the line of a [schedule](Schedule::plot), named by its constructor call, so that a chart can compare
+    /// several.
     pub fn schedule(self, schedule: &Schedule, last: u64) -> Chart {
         let parts = last.min(1000);
         // Evenly spaced counts, if more than 1001.
@@ -129,7 +130,7 @@ impl Chart {
 }
 
 impl RateRange {
-    /// Returns a picture of the losses over the decimal logarithm of the rate, with the proposed rate marked, if any.
+    /// Returns a chart of the losses over the decimal logarithm of the rate, with the proposed rate marked, if any.
     ///
     /// ```
     /// use gradchain::watch::rate_range;

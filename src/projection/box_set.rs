@@ -3,7 +3,7 @@ use super::set::{ElementSet, Set, projection};
 use crate::error::{Error, Result};
 use crate::tree::TreeMut;
 
-/// Moves each element between two bounds: the nearest point of a box.
+/// Clamps each element to two bounds: the projection onto a box.
 ///
 /// Each bound is a number, or a tree with the same leaves, each with as many elements or one.
 ///
@@ -53,9 +53,9 @@ pub fn box_set(lower: impl Into<Operand>, upper: impl Into<Operand>) -> BoxSet {
 projection! {
     /// See [`box_set`].
     BoxSet as "projection_box" over elements {
-        /// The least values.
+        /// The lower bounds.
         lower: Operand in NUMBER;
-        /// The largest values, at least `lower` everywhere.
+        /// The upper bounds, at least `lower` everywhere.
         upper: Operand in NUMBER;
     }
     check Self::check_order;

@@ -5,7 +5,7 @@ use super::vector::Vector;
 use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
-/// Moves a tree, as one vector, to the nearest point on one side of a plane: `⟨a, x⟩ ≤ b`.
+/// Projects a tree, as one vector, onto the halfspace `⟨a, x⟩ ≤ b`.
 ///
 /// `a` is a number for all elements (1 constrains their sum), or a tree with the same leaves, each with as many
 /// elements or one.
@@ -41,7 +41,7 @@ use crate::tree::TreeMut;
 /// # References
 ///
 /// Optax, [`projection_halfspace`](https://optax.readthedocs.io/en/latest/api/projections.html). Differs: in place, in
-/// the types of the tree; a point inside stays bitwise identical; an `a` of zeros is refused.
+/// the dtypes of the tree; a point inside stays bitwise identical; an `a` of zeros is refused.
 pub fn projection_halfspace<T: TreeMut + ?Sized>(tree: &mut T, a: impl Into<Operand>, b: f64) -> Result<()> {
     super::Projection::project(&halfspace(a, b), tree)
 }

@@ -3,7 +3,7 @@ use super::set::{ElementSet, projection};
 use crate::error::Result;
 use crate::tree::TreeMut;
 
-/// Moves each element between zero and a bound: the nearest point of a hypercube.
+/// Clamps each element to `[0, scale]`: the projection onto a hypercube.
 ///
 /// # Arithmetic
 ///

@@ -4,7 +4,7 @@ use super::vector::Vector;
 use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
-/// Moves a tree, as one vector, to the nearest point of a plane: `⟨a, x⟩ = b`.
+/// Projects a tree, as one vector, onto the hyperplane `⟨a, x⟩ = b`.
 ///
 /// `a` is a number for all elements (1 fixes their sum), or a tree with the same leaves, each with as many elements or
 /// one.
@@ -40,7 +40,7 @@ use crate::tree::TreeMut;
 /// # References
 ///
 /// Optax, [`projection_hyperplane`](https://optax.readthedocs.io/en/latest/api/projections.html). Differs: in place, in
-/// the types of the tree; an `a` of zeros is refused.
+/// the dtypes of the tree; an `a` of zeros is refused.
 pub fn projection_hyperplane<T: TreeMut + ?Sized>(tree: &mut T, a: impl Into<Operand>, b: f64) -> Result<()> {
     super::Projection::project(&hyperplane(a, b), tree)
 }

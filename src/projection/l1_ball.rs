@@ -4,7 +4,7 @@ use super::vector::Vector;
 use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
-/// Moves a tree, as one vector, to the nearest point whose absolute values have a sum of at most `scale`.
+/// Projects a tree, as one vector, onto the L1 ball: absolute values that sum to at most `scale`.
 ///
 /// Small elements become zero, so that this constraint makes parameters sparse.
 ///

@@ -4,7 +4,7 @@ use super::vector::Vector;
 use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
-/// Moves a tree, as one vector, to a nearest point whose absolute values have the sum `scale`.
+/// Projects a tree, as one vector, onto the L1 sphere: absolute values that sum to `scale`.
 ///
 /// # Arithmetic
 ///

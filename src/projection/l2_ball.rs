@@ -4,7 +4,7 @@ use super::vector::Vector;
 use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
-/// Moves a tree, as one vector, to the nearest point of a Euclidean length of at most `scale`.
+/// Projects a tree, as one vector, onto the L2 ball: a Euclidean norm of at most `scale`.
 ///
 /// # Arithmetic
 ///
@@ -35,15 +35,14 @@ use crate::tree::TreeMut;
 ///
 /// # References
 ///
-/// Optax, [`projection_l2_ball`](https://optax.readthedocs.io/en/latest/api/projections.html), whose `scale` defaults
-/// to
-/// 1. Differs: in place; a point inside stays bitwise identical; a `scale` of 0 gives zeros also from the origin, where
-///    Optax gives NaN, and a negative one is refused.
+/// Optax, [`projection_l2_ball`](https://optax.readthedocs.io/en/latest/api/projections.html), with a default `scale`
+/// of 1. Differs: in place; a point inside stays bitwise identical; a `scale` of 0 gives zeros also from the origin,
+/// where Optax gives NaN, and a negative one is refused.
 pub fn projection_l2_ball<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Result<()> {
     super::Projection::project(&l2_ball(scale), tree)
 }
 
-/// Returns the set of all points of a Euclidean length of at most `scale`; see [`projection_l2_ball`].
+/// Returns the set of all points with a Euclidean norm of at most `scale`; see [`projection_l2_ball`].
 pub fn l2_ball(scale: impl IntoHyperparam) -> L2Ball {
     L2Ball::with(scale)
 }

@@ -3,7 +3,7 @@ use super::vector::Vector;
 use crate::part::prelude::*;
 use crate::tree::{TreeMut, is_safe};
 
-/// Moves a tree, as one vector, to the nearest point of the Euclidean length `scale`.
+/// Projects a tree, as one vector, onto the L2 sphere: the Euclidean norm `scale`.
 ///
 /// # Arithmetic
 ///
@@ -11,7 +11,7 @@ use crate::tree::{TreeMut, is_safe};
 /// x ← x·scale / √(Σx²)          if x is not 0; else every element ← scale / √n
 /// ```
 ///
-/// All points of the sphere are equally near to the origin; it moves to the point with equal elements.
+/// All points of the sphere are equally near to the origin; the origin is projected onto the point with equal elements.
 ///
 /// # Cost
 ///
@@ -41,7 +41,7 @@ pub fn projection_l2_sphere<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Re
     super::Projection::project(&l2_sphere(scale), tree)
 }
 
-/// Returns the set of all points of the Euclidean length `scale`; see [`projection_l2_sphere`].
+/// Returns the set of all points with the Euclidean norm `scale`; see [`projection_l2_sphere`].
 pub fn l2_sphere(scale: impl IntoHyperparam) -> L2Sphere {
     L2Sphere::with(scale)
 }
@@ -65,7 +65,7 @@ impl TreeSet for L2Sphere {
     }
 }
 
-/// Returns the Euclidean length, without overflow or underflow.
+/// Returns the Euclidean norm, without overflow or underflow.
 pub(super) fn length(x: &mut dyn Vector) -> f64 {
     let squares = x.sum(|x| x * x);
     if is_safe(squares) {
@@ -77,6 +77,6 @@ pub(super) fn length(x: &mut dyn Vector) -> f64 {
 
 pub(super) fn rescale_norm(x: &mut dyn Vector, from: f64, to: f64) {
     let factor = to / from;
-    // The quotient of lengths may overflow or underflow.
+    // The quotient of norms may overflow or underflow.
     if factor.is_normal() { x.map(|x| x * factor) } else { x.map(|x| x / from * to) }
 }

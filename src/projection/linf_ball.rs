@@ -2,7 +2,7 @@ use super::set::{ElementSet, projection};
 use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
-/// Moves each element to an absolute value of at most `scale`: the nearest point of a ball in the maximum norm.
+/// Clamps each element to `[−scale, scale]`: the projection onto the L∞ ball.
 ///
 /// # Arithmetic
 ///

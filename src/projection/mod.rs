@@ -1,4 +1,4 @@
-//! Projections: the nearest point of a set.
+//! Projections onto sets: the nearest point of a set.
 //!
 //! Guide: [Projections](https://docs.rs/gradchain/latest/gradchain/_guide/projections/index.html).
 //!
@@ -18,7 +18,7 @@
 //! | [`hyperplane`], [`halfspace`] | [`projection_hyperplane`], [`projection_halfspace`] | `⟨a, x⟩ = b`, `≤ b` |
 //! | [`vector`](fn@vector) | [`projection_vector`] | `x = t·a` for some number `t` |
 //!
-//! Projections are computed in `f64` and rounded to each leaf's type once. Names follow [`optax.projections`].
+//! Projections are computed in `f64` and rounded to each leaf's dtype once. Names follow [`optax.projections`].
 //!
 //! ```
 //! use gradchain::projection::{Projection, l2_ball, projection_l2_ball};

@@ -2,7 +2,7 @@ use super::set::{ElementSet, projection};
 use crate::error::Result;
 use crate::tree::TreeMut;
 
-/// Replaces negative elements by zero: the nearest point of the non-negative orthant.
+/// Replaces negative elements by zero: the projection onto the non-negative orthant.
 ///
 /// # Arithmetic
 ///

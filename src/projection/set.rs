@@ -9,7 +9,7 @@ use crate::recipe::Fixed;
 use crate::tree::row_major::{ROW_MAJOR_CHUNK, leaves_mut, rewrite};
 use crate::tree::{LeafSpec, Structure, TreeMut};
 
-/// A set to project on.
+/// A set to project onto.
 ///
 /// Sealed: for a custom set write the projection as a [`Rule`](crate::part::Rule) or a
 /// [`WholeTreeTransformation`](crate::part::WholeTreeTransformation).
@@ -17,7 +17,7 @@ pub trait Projection: Set {
     /// The transformation that [`project`](crate::transform::project) returns.
     type Stage: Stage<Needs = crate::needs::Nothing> + Clone + 'static;
 
-    /// Moves a tree to the nearest point of the set. Schedules are evaluated at count 0.
+    /// Projects a tree onto the set. Schedules are evaluated at count 0.
     ///
     /// # Errors
     ///

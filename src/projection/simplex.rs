@@ -4,7 +4,7 @@ use crate::engine::sum_tile;
 use crate::part::prelude::*;
 use crate::tree::TreeMut;
 
-/// Moves a tree, as one vector, to the nearest point without a negative element whose sum is `scale`.
+/// Projects a tree, as one vector, onto the simplex: no negative element, and the sum `scale`.
 ///
 /// With a `scale` of 1 that is the nearest probability distribution.
 ///

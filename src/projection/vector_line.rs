@@ -4,7 +4,7 @@ use super::vector::Vector;
 use crate::error::Result;
 use crate::tree::TreeMut;
 
-/// Moves a tree, as one vector, to the nearest multiple of another.
+/// Projects a tree, as one vector, onto the line of multiples of another.
 ///
 /// `a` is a number for all elements, which then become their mean, or a tree with the same leaves, each with as many
 /// elements or one.
@@ -37,7 +37,7 @@ use crate::tree::TreeMut;
 /// # References
 ///
 /// Optax, [`projection_vector`](https://optax.readthedocs.io/en/latest/api/projections.html). Differs: in place, in the
-/// types of the tree, not of `a`; an `a` of zeros is refused.
+/// dtypes of the tree, not of `a`; an `a` of zeros is refused.
 pub fn projection_vector<T: TreeMut + ?Sized>(tree: &mut T, a: impl Into<Operand>) -> Result<()> {
     super::Projection::project(&vector(a), tree)
 }

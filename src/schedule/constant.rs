@@ -28,7 +28,7 @@ use super::declared::schedule;
 ///
 /// # References
 ///
-/// Optax: `constant_schedule`. PyTorch: no scheduler at all (its `ConstantLR` is a step up, see
+/// Optax: `constant_schedule`. PyTorch: no scheduler (its `ConstantLR` is a factor for the first steps, see
 /// [`piecewise_constant`](super::piecewise_constant)). Differs: none.
 pub fn constant(value: f64) -> Constant {
     Constant::with(value)

@@ -4,7 +4,7 @@ use super::Kind;
 use super::declared::schedule;
 use core::f64::consts::PI;
 
-/// Repeats a decay along half a cosine, without end.
+/// Repeats a cosine decay indefinitely: warm restarts.
 ///
 /// # Arithmetic
 ///

@@ -16,7 +16,7 @@ use crate::error::Result;
 /// ```
 ///
 /// The name stands for the function in messages and printouts. Two such schedules are equal if they are clones of one.
-/// The function should be pure: a resumed run asks it for the same counts again.
+/// The function should be pure: a resumed run calls it for the same counts again.
 ///
 /// # Errors
 ///

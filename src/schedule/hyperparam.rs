@@ -10,7 +10,7 @@ use crate::recipe::FromRecipe;
 /// A number or a schedule: the type of learning rates and other hyperparameters.
 ///
 /// Functions take `impl IntoHyperparam`, so that both a plain `0.1` and `cosine_decay(0.1, 1000)` can be written. The
-/// type of the argument distinguishes the two, not a test at run time. Numbers are `f64` whatever the type of the
+/// type of the argument distinguishes the two, not a test at run time. Numbers are `f64` whatever the dtype of the
 /// parameters, since 0.999 is 1 in bf16.
 ///
 /// # Example

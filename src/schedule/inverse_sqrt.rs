@@ -1,9 +1,9 @@
-//! Decay with the root of the count.
+//! Inverse square root decay.
 
 use super::Kind;
 use super::declared::schedule;
 
-/// Warms up on a line, then falls with the root of the number of steps.
+/// Warms up linearly, then decays with the inverse square root of the step.
 ///
 /// # Arithmetic
 ///

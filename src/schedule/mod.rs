@@ -11,13 +11,13 @@
 //! | [`constant`] | always the same |
 //! | [`linear`], [`polynomial`] | from one value to another |
 //! | [`cosine_decay`], [`exponential_decay`] | down, by a cosine or by a rate |
-//! | [`warmup_constant`], [`warmup_cosine_decay`], [`warmup_exponential_decay`] | up on a line, then as named |
-//! | [`warmup_stable_decay`], [`inverse_sqrt`], [`noam`] | up on a line, then as named |
+//! | [`warmup_constant`], [`warmup_cosine_decay`], [`warmup_exponential_decay`] | linear warm-up, then as named |
+//! | [`warmup_stable_decay`], [`inverse_sqrt`], [`noam`] | linear warm-up, then as named |
 //! | [`rex`] | down, ever faster |
-//! | [`linear_onecycle`], [`cosine_onecycle`] | up, down and out |
+//! | [`linear_onecycle`], [`cosine_onecycle`] | one cycle: up, down, and to a final value |
 //! | [`piecewise_constant`], [`piecewise_interpolate`] | from boundary to boundary |
 //! | [`table`] | from a list |
-//! | [`cosine_restarts`] | down half a cosine, again and again |
+//! | [`cosine_restarts`] | cosine decay with warm restarts |
 //! | [`sgdr`], [`join`] | several schedules, one after the other |
 //! | [`sum`], [`product`], [`clamp`] | combinations of others |
 //! | [`from_fn`] | the values of a function |
@@ -32,7 +32,7 @@
 //!
 //! # Arithmetic
 //!
-//! All arithmetic is in `f64`, whatever the type of the parameters, and `at` does not allocate.
+//! All arithmetic is in `f64`, whatever the dtype of the parameters, and `at` does not allocate.
 //!
 //! [optax]: https://optax.readthedocs.io/en/latest/api/optimizer_schedules.html
 

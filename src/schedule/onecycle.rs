@@ -4,7 +4,7 @@ use super::declared::schedule;
 use super::{InterpolateType, Kind, require};
 use crate::error::Result;
 
-/// Goes up, down and out, each on a line.
+/// One-cycle schedule in three linear phases: to the peak, back, and down to the final value.
 ///
 /// # Arithmetic
 ///
@@ -17,8 +17,8 @@ use crate::error::Result;
 ///
 /// # Errors
 ///
-/// [`validate`](super::Schedule::validate) refuses `transition_steps` 0, shares outside `0 ≤ pct_start ≤ pct_final ≤
-/// 1`, factors that are not positive, and values that are not finite.
+/// [`validate`](super::Schedule::validate) refuses `transition_steps` 0, fractions outside
+/// `0 ≤ pct_start ≤ pct_final ≤ 1`, factors that are not positive, and values that are not finite.
 ///
 /// # Example
 ///
@@ -32,8 +32,8 @@ use crate::error::Result;
 ///
 /// Smith and Topin, [Super-convergence: very fast training of neural networks using large learning rates][super], 2017.
 /// Optax: `linear_onecycle_schedule`. PyTorch: `OneCycleLR` with `anneal_strategy="linear"` and `three_phase`, whose
-/// `total_steps` is `transition_steps + 1`, and whose second turn is at `2·pct_start·total_steps − 2`. Differs: shares
-/// out of order and factors that are not positive are refused, which Optax takes.
+/// `total_steps` is `transition_steps + 1`, and whose second phase ends at `2·pct_start·total_steps − 2`. Differs:
+/// fractions out of order and factors that are not positive are refused, which Optax takes.
 ///
 /// [super]: https://arxiv.org/abs/1708.07120
 pub fn linear_onecycle(transition_steps: u64, peak_value: f64) -> LinearOnecycle {
@@ -49,9 +49,9 @@ schedule! {
         /// The largest value.
         peak_value: f64 in FINITE,
     ) {
-        /// The fraction of the steps that go up.
+        /// The fraction of the steps before the peak.
         pct_start: f64 in UNIT_INTERVAL = 0.3;
-        /// The fraction of the steps that go up and down.
+        /// The fraction of the steps in both first phases.
         pct_final: f64 = 0.85;
         /// The peak divided by the first value.
         div_factor: f64 in POSITIVE = 25.0;
@@ -76,7 +76,7 @@ impl Kind for LinearOnecycle {
     }
 }
 
-/// Goes up and then out, each on half a cosine.
+/// One-cycle schedule in two phases, each along half a cosine: to the peak, and down to the final value.
 ///
 /// # Arithmetic
 ///
@@ -102,9 +102,9 @@ impl Kind for LinearOnecycle {
 /// # References
 ///
 /// Smith and Topin, [Super-convergence: very fast training of neural networks using large learning rates][super], 2017.
-/// Optax: `cosine_onecycle_schedule`. PyTorch: `OneCycleLR`, whose `total_steps` is
-/// `transition_steps + 1`, and which turns between two steps if `pct_start·total_steps` is no whole number.
-/// Differs: a share outside `[0, 1]` and factors that are not positive are refused, which Optax takes.
+/// Optax: `cosine_onecycle_schedule`. PyTorch: `OneCycleLR`, whose `total_steps` is `transition_steps + 1`, and whose
+/// peak lies between two steps unless `pct_start·total_steps` is an integer. Differs: a fraction outside `[0, 1]` and
+/// factors that are not positive are refused, which Optax takes.
 ///
 /// [super]: https://arxiv.org/abs/1708.07120
 pub fn cosine_onecycle(transition_steps: u64, peak_value: f64) -> CosineOnecycle {
@@ -120,7 +120,7 @@ schedule! {
         /// The largest value.
         peak_value: f64 in FINITE,
     ) {
-        /// The fraction of the steps that go up.
+        /// The fraction of the steps before the peak.
         pct_start: f64 in UNIT_INTERVAL = 0.3;
         /// The peak divided by the first value.
         div_factor: f64 in POSITIVE = 25.0;

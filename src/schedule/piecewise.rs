@@ -32,8 +32,8 @@ use crate::recipe::Required;
 ///
 /// # References
 ///
-/// Optax: `piecewise_constant_schedule`, whose boundaries are a dictionary. PyTorch: `MultiStepLR`, with one scale for
-/// all. Differs: none.
+/// Optax: `piecewise_constant_schedule`, whose boundaries are a dictionary. PyTorch: `MultiStepLR`, whose `gamma` is
+/// the scale at each of its `milestones`. Differs: none.
 pub fn piecewise_constant(
     init_value: f64,
     boundaries_and_scales: impl IntoIterator<Item = (u64, f64)>,
@@ -136,7 +136,7 @@ pub fn piecewise_interpolate(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InterpolateType {
-    /// On a straight line.
+    /// Linear.
     Linear,
     /// On half a cosine, flat at both ends.
     Cosine,
@@ -152,7 +152,7 @@ impl InterpolateType {
 
     /// Returns the value at a count; boundaries ascend.
     ///
-    /// The second of two equal ones counts, as in a dictionary; short one-cycle schedules have such.
+    /// Of two equal boundaries the second wins, as in a dictionary; short one-cycle schedules have such pairs.
     pub(super) fn value(self, init_value: f64, points: &[(u64, f64)], count: u64) -> f64 {
         let (mut start, mut begin) = (init_value, 0);
         for (i, &(boundary, scale)) in points.iter().enumerate() {

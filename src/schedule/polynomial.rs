@@ -1,9 +1,9 @@
-//! Transitions from one value to another, on a line or a power of it.
+//! Linear and polynomial transitions between two values.
 
 use super::declared::schedule;
 use super::{Kind, fraction};
 
-/// Goes from one value to another on a straight line.
+/// Interpolates linearly from one value to another.
 ///
 /// # Arithmetic
 ///
@@ -58,7 +58,7 @@ impl Kind for Linear {
     }
 }
 
-/// Goes from one value to another on a power of a straight line.
+/// Interpolates from one value to another by a power of the remaining fraction: polynomial decay.
 ///
 /// # Arithmetic
 ///

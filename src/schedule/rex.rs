@@ -3,7 +3,7 @@
 use super::declared::schedule;
 use super::{Kind, fraction};
 
-/// Decays slowly, then ever faster: the "reflected exponential", above a line.
+/// Decays slowly, then ever faster: the reflected exponential (REX), above a linear decay.
 ///
 /// # Arithmetic
 ///

@@ -7,7 +7,7 @@ use super::{Kind, WarmupCosineDecay, require};
 use crate::error::Result;
 use crate::recipe::Required;
 
-/// Runs warm-ups with cosine decay in sequence.
+/// Cosine decay with warm restarts (SGDR): cycles of warm-up and cosine decay in sequence.
 ///
 /// # Arithmetic
 ///

@@ -9,7 +9,7 @@ use crate::error::Result;
 /// # Arithmetic
 ///
 /// ```text
-/// value = values[min(count / every, n − 1)]          a whole quotient
+/// value = values[min(count / every, n − 1)]          integer division
 /// ```
 ///
 /// # Errors

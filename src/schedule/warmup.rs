@@ -4,7 +4,7 @@ use super::declared::schedule;
 use super::{CosineDecay, Kind, exponential_decay, finite, linear, require};
 use crate::error::Result;
 
-/// Warms up on a line and stays there.
+/// Warms up linearly, then stays constant.
 ///
 /// # Arithmetic
 ///
@@ -42,7 +42,7 @@ schedule! {
         init_value: f64 in FINITE,
         /// The value from `warmup_steps` on.
         peak_value: f64 in FINITE,
-        /// Number of steps of the warm-up; 0 omits it.
+        /// Number of steps of the warm-up; 0 stays at `init_value`.
         warmup_steps: u64,
     )
 }
@@ -53,7 +53,7 @@ impl Kind for WarmupConstant {
     }
 }
 
-/// Warms up on a line, then decays along half a cosine.
+/// Warms up linearly, then decays along half a cosine.
 ///
 /// # Arithmetic
 ///
@@ -127,7 +127,7 @@ impl Kind for WarmupCosineDecay {
     }
 }
 
-/// Warms up on a line, then multiplies by a rate every `transition_steps` steps.
+/// Warms up linearly, then multiplies by a rate every `transition_steps` steps.
 ///
 /// # Arithmetic
 ///

@@ -4,7 +4,7 @@ use super::declared::schedule;
 use super::{Kind, fraction, linear};
 use core::f64::consts::PI;
 
-/// Warms up on a line, stays constant, and decays at the end: "WSD", the trapezoid.
+/// Warms up linearly, stays constant, and decays at the end: WSD, the trapezoidal schedule.
 ///
 /// The length of the plateau need not be known in advance: save a run before its end and decay from there.
 ///
@@ -55,7 +55,7 @@ pub fn warmup_stable_decay(
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DecayShape {
-    /// On a line.
+    /// Linear.
     #[default]
     Linear,
     /// Steep first, then ever flatter.

@@ -23,7 +23,7 @@ impl<T> Function<T> {
     }
 }
 
-/// Functions are equal if they are the same one, or have the same type and no captures.
+/// Functions are equal if they share an `Arc`, or have the same type and no captures.
 impl<T> PartialEq for Function<T> {
     fn eq(&self, other: &Function<T>) -> bool {
         Arc::ptr_eq(&self.call, &other.call) || self.stateless.is_some() && self.stateless == other.stateless

@@ -68,7 +68,7 @@ impl Labels {
         Labels::new(Rule::Tree(entries.into_iter().map(|(path, label)| (path.into(), label.into())).collect()))
     }
 
-    /// Labels each leaf by a function of path, shape and type.
+    /// Labels each leaf by a function of path, shape and dtype.
     ///
     /// ```
     /// # use gradchain::{select::Labels, tree::Structure};
@@ -95,7 +95,7 @@ impl Labels {
     /// let error = labels.resolve(&structure, &["first", "weight"], "example").unwrap_err();
     /// assert_eq!(
     ///     error.to_string(),
-    ///     "example: argument `paths` must be patterns of which every leaf matches one, or have an `otherwise`, \
+    ///     "example: argument `paths` must be patterns that match every leaf, or have an `otherwise`, \
     ///      found no match for `1/1`",
     /// );
     /// # Ok::<(), gradchain::Error>(())
@@ -105,7 +105,7 @@ impl Labels {
         Labels::new(Rule::Paths(rules.collect()))
     }
 
-    /// Sets the label of the leaves without a pattern or entry; [`by`](Labels::by) leaves none.
+    /// Sets the label of the leaves without a pattern or entry; with [`by`](Labels::by) there are none.
     ///
     /// ```
     /// # use gradchain::{select::Labels, tree::Structure};

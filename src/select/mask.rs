@@ -149,7 +149,7 @@ impl Mask {
         Mask::any_paths([format!("**/{NAMES}"), format!("**/{NAMES}/**")])
     }
 
-    /// Selects the leaves for which a function of path, shape and type returns true.
+    /// Selects the leaves for which a function of path, shape and dtype returns true.
     ///
     /// ```
     /// # use gradchain::{DType, select::Mask, tree::Structure};
@@ -162,7 +162,7 @@ impl Mask {
         Mask(Rule::By(Function::new(predicate)))
     }
 
-    /// Selects the leaves with at least `ndim` axes: 2 for matrices and more, without biases and norms.
+    /// Selects the leaves with at least `ndim` axes: 2 for all but biases and the weights of norms.
     ///
     /// ```
     /// # use gradchain::{select::Mask, tree::Structure};
@@ -185,9 +185,9 @@ impl Mask {
     /// let error = Mask::tree([("0", true), ("0/1", false), ("2", true)]).resolve(&structure, "example").unwrap_err();
     /// assert_eq!(
     ///     error.to_string(),
-    ///     "example: argument `tree` must be paths such that every leaf falls under exactly one and every one has a \
-    ///      leaf, found \n  leaf `0/1` falls under `0` and `0/1`\n  leaf `1/0` falls under no entry\
-    ///      \n  leaf `1/1` falls under no entry\n  entry `2` has no leaf",
+    ///     "example: argument `tree` must be paths with at least one leaf each, such that each leaf is under exactly \
+    ///      one, found \n  leaf `0/1` is under `0` and `0/1`\n  leaf `1/0` is under no entry\
+    ///      \n  leaf `1/1` is under no entry\n  entry `2` has no leaf",
     /// );
     /// # Ok::<(), gradchain::Error>(())
     /// ```

@@ -2,7 +2,7 @@
 //!
 //! Guide: [Masks, labels, freezing](https://docs.rs/gradchain/latest/gradchain/_guide/masks/index.html).
 //!
-//! Both depend on a leaf's path, shape and type, never on its value, and both are types of their own: this crate never
+//! Both depend on a leaf's path, shape and dtype, never on its value, and both are types of their own: this crate never
 //! tests an argument for callability. A closure becomes one through [`Mask::by`] or [`Labels::by`].
 //!
 //! A name must match: a pattern or an entry without a leaf is an error, not an optimizer that silently does less than
@@ -17,7 +17,7 @@
 //! |---|---|
 //! | `?` | one character, not `/` |
 //! | `*` | any characters, not `/`, or none |
-//! | `**` | any keys, or none: `**/b` is `b` and `a/b` and `x/a/b` |
+//! | `**` | any keys, or none: `**/b` matches `b` and `a/b` and `x/a/b` |
 //! | `[ab]`, `[a-z]`, `[!ab]` | one of these characters, none of these |
 //! | `{w,b}` | one of these patterns |
 //! | `\*` | the character `*` itself |

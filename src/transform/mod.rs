@@ -5,17 +5,17 @@
 //!
 //! | family | guide |
 //! |---|---|
-//! | element-wise operations | [One element at a time][elementwise] |
+//! | element-wise operations | [Element-wise transformations][elementwise] |
 //! | per-element scaling by past gradients | [Adaptive optimizers][adaptive] |
-//! | norms and means of leaves or of the whole tree | [By norms and means][norms] |
-//! | the sign of each element | [Steps by sign][sign] |
-//! | rows and columns of matrices | [By rows and columns][matrix] |
-//! | step sizes without a learning rate | [Without a learning rate][parameter_free] |
-//! | the loss | [From the loss][loss] |
-//! | curvature | [By curvature][curvature] |
+//! | norms and means of leaves or of the whole tree | [Norms and means][norms] |
+//! | the sign of each element | [Sign-based optimizers][sign] |
+//! | rows and columns of matrices | [Matrix optimizers][matrix] |
+//! | step sizes without a learning rate | [Learning-rate-free optimizers][parameter_free] |
+//! | the loss | [Step sizes from the loss][loss] |
+//! | curvature | [Curvature][curvature] |
 //! | noise | [Noise and privacy][noise] |
 //! | constraint sets | [Projections][projection] |
-//! | observers | [Watching][watching] |
+//! | observers | [Watching a run][watching] |
 //!
 //! [elementwise]: https://docs.rs/gradchain/latest/gradchain/_guide/elementwise/index.html
 //! [adaptive]: https://docs.rs/gradchain/latest/gradchain/_guide/adaptive/index.html

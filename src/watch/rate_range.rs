@@ -2,7 +2,7 @@ use crate::error::{Error, Result};
 use crate::range::{DECAY, POSITIVE};
 use crate::schedule::{Schedule, exponential_decay};
 
-/// Tests a range of learning rates: the rate grows geometrically, a step each, until the loss diverges.
+/// Learning-rate range test (LR finder): the rate grows geometrically with each step until the loss diverges.
 ///
 /// Train a copy of the parameters from the intended start, with the intended optimizer.
 ///
@@ -78,7 +78,7 @@ pub struct RateRange {
 }
 
 impl RateRange {
-    /// Sets the decay of the running mean of losses, before the first is recorded; 0 for losses without noise.
+    /// Sets the decay of the running mean of losses, before the first is recorded; 0 for full-batch losses.
     ///
     /// [In [0, 1)](DECAY); [`record`](Self::record) refuses others.
     #[must_use = "this returns the changed test, and leaves the original unchanged"]

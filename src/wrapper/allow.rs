@@ -21,8 +21,8 @@ use crate::part::prelude::*;
 /// let error = sgd(-0.5).init(&1.0_f32).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "init: $.sgd: a learning rate of -0.5 goes along the gradient; \
-///      if that is meant: `wrapper::allow(optimizer, [WarningKind::NegativeRate])`",
+///     "init: $.sgd: a learning rate of -0.5 ascends the gradient; \
+///      if intended, use `wrapper::allow(optimizer, [WarningKind::NegativeRate])`",
 /// );
 ///
 /// let optimizer = allow(sgd(-0.5), [WarningKind::NegativeRate]);

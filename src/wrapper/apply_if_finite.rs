@@ -6,9 +6,9 @@ use crate::part::prelude::*;
 /// The inner state is then unmodified, and neither later members of a chain nor wrappers run in such a step.
 ///
 /// It checks the gradients, not the update, which can be infinite for a finite gradient. To check the updates as well,
-/// put a second one around nothing behind the optimizer: `chain((optimizer, apply_if_finite(identity(), n)))` leaves
-/// parameters unmodified if an update is not finite in the compute type. The state of the optimizer then includes the
-/// step.
+/// put a second one, around `identity`, after the optimizer: `chain((optimizer, apply_if_finite(identity(), n)))`
+/// leaves parameters unmodified if an update is not finite in the compute type. The state of the optimizer then
+/// includes the step.
 ///
 /// After more than `max_consecutive_errors` such steps in a row it lets them through, so that a run that cannot recover
 /// becomes visible.

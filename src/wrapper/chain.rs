@@ -6,18 +6,17 @@ use crate::state::{State, StateWalk, StateWalkMut};
 /// Applies transformations one after the other.
 ///
 /// The first gets the gradients, and each later one the output of the one before. A chain is the tuple of its members,
-/// at most twelve. Chains nest, so a chain may be longer, with up to 31 members that must see the whole tree first. A
-/// chain fuses: intermediate updates stay in registers. If the length is known only at run time, use a `Vec` of
-/// [`Boxed`](crate::wrapper::Boxed) members. The empty chain `()` changes nothing.
+/// at most twelve. Chains nest, so a chain may be longer, with up to 31 members that need a reduction over the whole
+/// tree (barriers). A chain fuses: intermediate updates stay in registers. If the length is known only at run time, use
+/// a `Vec` of [`Boxed`](crate::wrapper::Boxed) members. The empty chain `()` changes nothing.
 ///
 /// # Cost
 ///
-/// One pass over memory, and an additional one for each member that must see the whole tree first; [`plan`] shows the
-/// passes.
+/// One pass over memory, and an additional one for each barrier; [`plan`] shows the passes.
 ///
 /// # Errors
 ///
-/// `init` fails if more than 31 members must see the whole tree first. [`flatten`](crate::wrapper::flatten()) and
+/// `init` fails if the chain has more than 31 barriers. [`flatten`](crate::wrapper::flatten()) and
 /// [`sam`](crate::wrapper::sam()) in opaque mode run their inner transformation in passes of its own, which count as
 /// one.
 ///

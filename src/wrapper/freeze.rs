@@ -4,8 +4,8 @@ use crate::transform::{SetToZero, set_to_zero};
 
 /// Replaces the updates of the selected leaves by zero, so that their parameters stay bitwise identical.
 ///
-/// Earlier members of a chain still see those leaves and have state for them. To save that state, use
-/// [`selective_transform`]; to freeze and thaw during training, [`freezable`](crate::wrapper::freezable).
+/// Earlier members of a chain still see those leaves and have state for them; [`selective_transform`] avoids that
+/// state. [`freezable`](crate::wrapper::freezable) freezes and thaws during training.
 ///
 /// # Arithmetic
 ///

@@ -16,7 +16,7 @@ use crate::tree::LeafSpec;
 /// ```text
 /// master ← p               if the master, rounded, is not p
 /// master ← master + u
-/// p ← master, rounded to the type of the leaf
+/// p ← master, rounded to the dtype of the leaf
 /// ```
 ///
 /// **Parameters changed between steps**, by loading, clipping or projecting: the master follows the leaf, element by

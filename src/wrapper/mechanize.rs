@@ -3,9 +3,9 @@ use crate::state::StateWalk;
 
 /// Learns the scale of an optimizer's total displacement: in effect, its learning rate.
 ///
-/// The base optimizer should have the learning rate 1, or a schedule with that maximum. Its own position, without
-/// feedback, follows from the parameters. `mechanize` puts them on the line from the first parameters to that position,
-/// at the fraction `S`, a sum over tuners with decays 0.9, 0.99, and so on.
+/// The base optimizer should have the learning rate 1, or a schedule with that maximum. `mechanize` recovers the sum of
+/// its updates from the parameters, and multiplies it by the factor `S`, a sum over tuners with decays 0.9, 0.99, and
+/// so on.
 ///
 /// # Arithmetic
 ///
@@ -68,7 +68,7 @@ wrapper! {
         weight_decay: Hyperparam in FINITE = 1e-2;
         /// Sets the term added to divisors.
         eps: Hyperparam in NOT_NEGATIVE = 1e-8;
-        /// Sets the first factor of each tuner: positive, and rather too small.
+        /// Sets the first factor of each tuner: positive; better too small than too large.
         s_init: Hyperparam in POSITIVE = 1e-6;
         /// Sets the number of tuners.
         num_betas: usize = 6;
@@ -77,7 +77,7 @@ wrapper! {
 }
 
 memory! {
-    /// The memory of a [`mechanize`], besides the array `x0` of the first parameters.
+    /// The memory of a [`mechanize`], besides the array `x0` of the initial parameters.
     pub MechanizeMemory {
         count: Count,
         tuners: Vec<Tuner>,

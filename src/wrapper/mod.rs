@@ -1,6 +1,6 @@
 //! Wrappers: chains, masks, partitions, and transformations that decide when an inner one runs.
 //!
-//! Guide: [Around an optimizer](https://docs.rs/gradchain/latest/gradchain/_guide/wrappers/index.html).
+//! Guide: [Wrappers](https://docs.rs/gradchain/latest/gradchain/_guide/wrappers/index.html).
 
 mod allow;
 mod apply_if_finite;

@@ -4,8 +4,8 @@ use crate::part::prelude::*;
 /// Keeps an exponential moving average of the parameters that an optimizer trains, for evaluation.
 ///
 /// The trained parameters, passed to `step`, are bitwise identical to those of the inner optimizer. The average is in
-/// the state: [`eval_params`](crate::OptState::eval_params) returns it as a tree of a distinct type, which cannot be
-/// stepped.
+/// the state: [`eval_params`](crate::OptState::eval_params) returns it as a tree of a distinct type, which `step` does
+/// not accept.
 ///
 /// # Arithmetic
 ///
@@ -16,7 +16,7 @@ use crate::part::prelude::*;
 /// ```
 ///
 /// With [`warmup`](ParamsEma::warmup), the `n`-th of these, counted from 1, uses `min(decay, (1 + n)/(10 + n))` in
-/// place of `decay`. With [`debias`](ParamsEma::debias) the average starts empty instead of at the first parameters,
+/// place of `decay`. With [`debias`](ParamsEma::debias) the average starts empty instead of at the initial parameters,
 /// and is divided by the sum of the weights:
 ///
 /// ```text

@@ -1,12 +1,12 @@
 use super::params_average::Averages;
 use crate::part::prelude::*;
 
-/// Keeps the mean of parameters that an optimizer passes through, for evaluation: stochastic weight averaging.
+/// Stochastic weight averaging (SWA): keeps the mean of the parameters that an optimizer passes through.
 ///
 /// The trained parameters, passed to `step`, are bitwise identical to those of the inner optimizer. The average is in
-/// the state: [`eval_params`](crate::OptState::eval_params) returns it as a tree of a distinct type, which cannot be
-/// stepped. Until parameters have been averaged it returns the trained ones. The optimizer's learning rate should stay
-/// high or be cyclic; otherwise the parameters hardly differ.
+/// the state: [`eval_params`](crate::OptState::eval_params) returns it as a tree of a distinct type, which `step` does
+/// not accept. Until parameters have been averaged it returns the trained ones. The optimizer's learning rate should
+/// stay high or be cyclic; otherwise the parameters hardly differ.
 ///
 /// # Arithmetic
 ///
@@ -56,8 +56,8 @@ use crate::part::prelude::*;
 /// Izmailov, Podoprikhin, Garipov, Vetrov and Wilson, [Averaging weights leads to wider optima and better
 /// generalization](https://arxiv.org/abs/1803.05407), 2018, algorithm 1, where `every` is the cycle length. PyTorch,
 /// [`AveragedModel`](https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema). Optax has none.
-/// Differs: only parameters are averaged. Statistics of data, such as those of batch normalization, must be measured
-/// again with the average, as PyTorch's `update_bn` does.
+/// Differs: only parameters are averaged. Batch normalization statistics must be recomputed with the average, as
+/// PyTorch's `update_bn` does.
 pub fn params_swa<T: Stage>(inner: T) -> ParamsSwa<T> {
     ParamsSwa::with(inner)
 }

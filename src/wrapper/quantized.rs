@@ -28,14 +28,14 @@ use crate::state::{StateWalk, StateWalkMut};
 /// log8, unsigned_log8    s·2^((|k| − 127)/8)·sign k       s·2^((k − 255)/8)         0 for k = 0
 /// ```
 ///
-/// where the logarithms are spaced evenly in each octave. The default are the roots, which are finest near the largest
+/// where the logarithms are spaced evenly in each octave. The default is roots, which are finest near the largest
 /// number. [`logarithmic`](Quantized::logarithmic) codes have the same relative precision over 16 octaves (32 for
 /// non-negative arrays), for blocks whose values differ by more than a hundredfold.
 ///
 /// **Rounding** is stochastic: to one of the two adjacent codes, with probabilities in proportion to proximity, for
 /// roots on the scale of the root. A step changes a second moment by about a thousandth, which rounding to nearest
 /// would always undo; with stochastic rounding such changes accumulate. The random bits are the low bits of the number:
-/// no key is needed, results depend on neither threads nor SIMD levels, and representable numbers are exact. A
+/// no seed is needed, results depend on neither threads nor SIMD levels, and representable numbers are exact. A
 /// non-negative number becomes zero only if it is zero.
 ///
 /// **Error.** Of a number `x` in a block with scale `s`, less than one step between codes: for roots `s·(2·√(|x|/s) +

@@ -6,11 +6,11 @@ use crate::range::{FINITE, NOT_NEGATIVE, POSITIVE_FRACTION};
 use crate::state::{EvaluateAs, StateWalk, StateWalkMut};
 use crate::transform::LeafTypes;
 
-/// Replaces a learning rate schedule by an average: trains on a mix of the current point and the average of all points.
+/// Replaces a schedule by iterate averaging: trains on an interpolation of the iterate and the average of iterates.
 ///
 /// It keeps three sets of parameters. The base optimizer moves `z`, which is in the state. `x` is a weighted mean of
 /// all `z`, for evaluation: [`eval_params`](crate::OptState::eval_params). `y`, between the two, is trained and passed
-/// to `step`. The base optimizer should have no momentum: the mix takes its place.
+/// to `step`. The base optimizer should have no momentum: the interpolation takes its place.
 ///
 /// # Arithmetic
 ///
@@ -29,9 +29,9 @@ use crate::transform::LeafTypes;
 /// computed as one update of `y` without a division: `c·(z − y) + (1 − b1·(1 − c))·d`. If `b1` changes, `x` is
 /// recovered with the `b1` that `y` was made with.
 ///
-/// 16-bit parameters are rounded, and `x` cannot be recovered from them: most moves of `y` are shorter than the
-/// distance between two such numbers. For such leaves the state keeps `x` too, in `f32`, and moves it by the formulas
-/// above. Inside [`master`](crate::wrapper::master()) it does not, because `y` is in `f32` there.
+/// 16-bit parameters are rounded, and `x` cannot be recovered from them: most moves of `y` are below the spacing of
+/// 16-bit numbers. For such leaves the state keeps `x` too, in `f32`, and moves it by the formulas above. Inside
+/// [`master`](crate::wrapper::master()) it does not, because `y` is in `f32` there.
 ///
 /// # Cost
 ///
@@ -45,7 +45,7 @@ use crate::transform::LeafTypes;
 ///
 /// # Example
 ///
-/// Half of each in the mix:
+/// With `b1` 0.5, `y` is half way between `x` and `z`:
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -96,7 +96,7 @@ impl<T> ScheduleFree<T> {
         self
     }
 
-    /// Sets the share of the average in the trained parameters, in `(0, 1]`.
+    /// Sets the weight of the average in the trained parameters, in `(0, 1]`.
     pub fn b1(mut self, b1: impl IntoHyperparam) -> Self {
         self.chain.1.b1 = b1.into();
         self
@@ -351,7 +351,7 @@ fn averaging<C: Real, T: Element>(k: Mean<C>, to: Rounding, (z, x): (&mut C, &mu
     if there == p { C::zero() } else { there - p }
 }
 
-/// Mixes as [`mix`] with a `z` rounded to another dtype; terms without the rounded `z` come first.
+/// Interpolates as [`mix`], with a `z` rounded to another dtype; terms without the rounded `z` come first.
 #[inline(always)]
 fn rounding<C: Real, T: Element>(k: Mix<C>, z: &mut C, u: C, p: C) -> C {
     let before = k.gap_weight * (*z - p) - k.step_weight * *z;

@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// ACProp: steps along the gradient over the running deviation of earlier gradients.
+/// ACProp: the gradient divided by the root of the running variance of earlier gradients.
 ///
 /// # Arithmetic
 ///
@@ -60,7 +60,7 @@ optimizer! {
             b2 [0.b2] "Sets the decay of the mean of squared differences, in `[0, 1)`.",
             eps [0.eps] "Sets the epsilon added to the root.",
             eps_root [0.eps_root] "Sets the epsilon added to the mean of squared differences at every step.",
-            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+            weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.";
     }

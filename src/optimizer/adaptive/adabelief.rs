@@ -1,7 +1,7 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByBelief, ScaleByLearningRate, scale_by_belief, scale_by_learning_rate};
 
-/// AdaBelief: [`adam`](crate::adam()) that divides by the surprise of the gradient.
+/// AdaBelief: [`adam`](crate::adam()) that divides by the deviation of the gradient from its running mean.
 ///
 /// It takes large steps where the gradient is steady.
 ///

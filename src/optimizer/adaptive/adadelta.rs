@@ -58,7 +58,7 @@ optimizer! {
             learning_rate [2.learning_rate] "Sets the learning rate.",
             rho [1.rho] "Sets the decay of both means, in `[0, 1)`.",
             eps [1.eps] "Sets the epsilon added under both roots.",
-            weight_decay [0.inner.weight_decay] "Sets the decay of the weights, which is added to the gradient.";
+            weight_decay [0.inner.weight_decay] "Sets the weight decay, the multiple of the parameters added to the gradient.";
         options:
             weight_decay_mask: Mask [0.mask] "Sets which leaves decay.";
     }

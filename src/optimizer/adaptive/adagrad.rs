@@ -1,7 +1,7 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleByRss, scale_by_learning_rate, scale_by_rss};
 
-/// Adagrad: steps that get smaller with the sum of the squared gradients of each element.
+/// Adagrad: the gradient divided by the root of the sum of its squares so far.
 ///
 /// # Arithmetic
 ///
@@ -39,7 +39,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByRss, scale_by_learning_rate, 
 /// Duchi, Hazan and Singer, [Adaptive subgradient methods for online learning and stochastic
 /// optimization](https://jmlr.org/papers/v12/duchi11a.html), 2011. Optax,
 /// [`adagrad`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: as [`scale_by_rss`]. PyTorch's
-/// `Adagrad` starts from 0 and has `eps` 1e-10 beside the root, see there; its `lr_decay` is a schedule here.
+/// `Adagrad` starts from 0 and has `eps` 1e-10 outside the root, see there; its `lr_decay` is a schedule here.
 pub fn adagrad(learning_rate: impl IntoHyperparam) -> Adagrad {
     Adagrad { chain: (scale_by_rss(), scale_by_learning_rate(learning_rate)) }
 }

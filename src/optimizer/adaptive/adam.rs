@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::{ScaleByAdam, ScaleByLearningRate, scale_by_adam, scale_by_learning_rate};
 
-/// Adam: steps of about the learning rate, along a running mean of the gradient over its running magnitude.
+/// Adam: a moving average of the gradient, divided by the root of a moving average of its square.
 ///
 /// # Arithmetic
 ///
@@ -53,8 +53,8 @@ optimizer! {
             eps [0.eps] "Sets the epsilon added to the root.",
             eps_root [0.eps_root] "Sets the epsilon added under the root.";
         options:
-            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
-            nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.",
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the dtype of the first moment.",
+            nu_dtype: Option<DType> [0.nu_dtype] "Sets the dtype of the second moment.",
             nesterov: bool [0.nesterov] "Sets whether the first moment is Nesterov momentum.",
             momentum_decay: Option<f64> [0.momentum_decay] "Sets the growth rate of Nesterov's momentum.";
     }

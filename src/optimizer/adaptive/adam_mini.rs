@@ -58,10 +58,10 @@ optimizer! {
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
             eps [0.eps] "Sets the epsilon added to the root.",
-            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+            weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",
             blocks: Blocks [0.blocks] "Sets the blocks of a leaf whose elements share a second moment.",
-            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.";
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the dtype of the first moment.";
     }
 }

@@ -1,7 +1,7 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByAdamax, ScaleByLearningRate, scale_by_adamax, scale_by_learning_rate};
 
-/// Adamax: [`adam`](crate::adam()) that divides by the largest gradient, which decays, instead of by a mean.
+/// Adamax: [`adam`](crate::adam()) with the infinity norm: divides by a decaying maximum of absolute gradients.
 ///
 /// # Arithmetic
 ///

@@ -59,7 +59,7 @@ optimizer! {
             b1 [0.b1] "Sets the decay of the mean, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the infinity norm, in `[0, 1)`.",
             eps [0.eps] "Sets the epsilon added to every magnitude.",
-            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+            weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.";
     }

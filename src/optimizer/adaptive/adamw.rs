@@ -58,11 +58,11 @@ optimizer! {
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
             eps [0.eps] "Sets the epsilon added to the root.",
             eps_root [0.eps_root] "Sets the epsilon added under the root.",
-            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+            weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",
-            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
-            nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.",
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the dtype of the first moment.",
+            nu_dtype: Option<DType> [0.nu_dtype] "Sets the dtype of the second moment.",
             nesterov: bool [0.nesterov] "Sets whether the first moment is Nesterov momentum.",
             momentum_decay: Option<f64> [0.momentum_decay] "Sets the growth rate of Nesterov's momentum.";
     }

@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// Adan: [`adamw`](crate::adamw()) with Nesterov momentum made of the changes of the gradient.
+/// Adan: [`adamw`](crate::adamw()) with Nesterov momentum computed from gradient differences.
 ///
 /// # Arithmetic
 ///
@@ -63,7 +63,7 @@ optimizer! {
             b3 [0.b3] "Sets the decay of the mean of squares, in `[0, 1)`.",
             eps [0.eps] "Sets the epsilon added to the root.",
             eps_root [0.eps_root] "Sets the epsilon added under the root.",
-            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+            weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.";
     }

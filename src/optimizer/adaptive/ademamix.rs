@@ -64,9 +64,9 @@ optimizer! {
             alpha [0.alpha] "Sets the weight of the slow mean.",
             eps [0.eps] "Sets the epsilon added to the root.",
             eps_root [0.eps_root] "Sets the epsilon added under the root.",
-            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+            weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",
-            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the state.";
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the dtype of the state.";
     }
 }

@@ -57,7 +57,7 @@ optimizer! {
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
             eps [0.eps] "Sets the lower bound of the divisor.";
         options:
-            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the mean.",
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the dtype of the mean.",
             nesterov: bool [0.nesterov] "Sets whether the mean is Nesterov momentum.",
             use_clipping: bool [0.use_clipping] "Sets whether the input of the mean is clipped.",
             clip_value_fn: StepLimit [0.clip_value_fn] "Sets the clipping limit at each step, counted from 0.";

@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::{ScaleByAmsgrad, ScaleByLearningRate, scale_by_amsgrad, scale_by_learning_rate};
 
-/// AMSGrad: [`adam`](crate::adam()) whose steps never grow back, since it divides by the largest magnitude so far.
+/// AMSGrad: [`adam`](crate::adam()) that divides by the root of the largest second moment so far.
 ///
 /// # Arithmetic
 ///
@@ -56,7 +56,7 @@ optimizer! {
             eps [0.eps] "Sets the epsilon added to the root.",
             eps_root [0.eps_root] "Sets the epsilon added under the root.";
         options:
-            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the dtype of the first moment.",
             bias_correction_mu: bool [0.bias_correction_mu] "Sets whether the first moment is bias-corrected.",
             bias_correction_nu: bool [0.bias_correction_nu] "Sets whether the second moment is bias-corrected.";
     }

@@ -13,7 +13,7 @@ use crate::wrapper::{Cautious, Masked, cautious, masked};
 ///       scale_by_learning_rate(learning_rate))
 /// ```
 ///
-/// Defaults: those of [`adamw`](crate::adamw()), and `xi` 1. Its hyperparameters can be taken over.
+/// Defaults: those of [`adamw`](crate::adamw()), and `xi` 1. Hyperparameters tuned for AdamW need no change.
 ///
 /// # Cost
 ///
@@ -60,12 +60,12 @@ optimizer! {
             b2 [0.inner.b2] "Sets the decay of the second moment, in `[0, 1)`.",
             eps [0.inner.eps] "Sets the epsilon added to the root.",
             eps_root [0.inner.eps_root] "Sets the epsilon added under the root.",
-            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.",
+            weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.",
             xi [0.xi] "Sets the epsilon added to the number of agreeing elements; positive.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",
-            mu_dtype: Option<DType> [0.inner.mu_dtype] "Sets the type of the first moment.",
-            nu_dtype: Option<DType> [0.inner.nu_dtype] "Sets the type of the second moment.",
+            mu_dtype: Option<DType> [0.inner.mu_dtype] "Sets the dtype of the first moment.",
+            nu_dtype: Option<DType> [0.inner.nu_dtype] "Sets the dtype of the second moment.",
             nesterov: bool [0.inner.nesterov] "Sets whether the first moment is Nesterov momentum.";
     }
 }

@@ -1,7 +1,7 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{AddDecayedWeights, ScaleByMadgrad, add_decayed_weights, scale_by_madgrad};
 
-/// MADGRAD: dual averaging with momentum, scaled by the cube root of a sum of squares.
+/// MADGRAD: dual averaging with momentum, divided by the cube root of a sum of squared gradients.
 ///
 /// # Arithmetic
 ///
@@ -48,7 +48,7 @@ optimizer! {
     Madgrad as "madgrad" = (AddDecayedWeights, ScaleByMadgrad) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
-            momentum [1.momentum] "Sets the momentum, the share of the way that a step leaves, in `[0, 1)`.",
+            momentum [1.momentum] "Sets the momentum, the weight of the previous parameters in a step, in `[0, 1)`.",
             weight_decay [0.weight_decay] "Sets the weight decay, the multiple of the parameters added to the \
                                            gradients.",
             eps [1.eps] "Sets the epsilon added to the cube root, and to the learning rate.";

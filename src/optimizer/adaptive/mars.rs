@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// MARS-AdamW: [`adamw`](crate::adamw()) on gradients whose variance is reduced by the gradient of the last step.
+/// MARS-AdamW: [`adamw`](crate::adamw()) with variance reduction by the previous gradient.
 ///
 /// # Arithmetic
 ///
@@ -65,13 +65,13 @@ optimizer! {
             b2 [2.b2] "Sets the decay of the second moment, in `[0, 1)`.",
             eps [2.eps] "Sets the epsilon added to the root.",
             gamma [0.gamma]
-                "Sets the weight of the difference to the last gradient; 0 gives AdamW with clipped gradients.",
+                "Sets the weight of the difference from the previous gradient; 0 gives AdamW with clipped gradients.",
             max_norm [1.max_norm] "Sets the largest norm of a leaf's corrected gradient.",
-            weight_decay [3.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+            weight_decay [3.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.";
         options:
             mask: Mask [3.mask] "Sets which leaves decay.",
-            mu_dtype: Option<DType> [2.mu_dtype] "Sets the type of the first moment.",
-            nu_dtype: Option<DType> [2.nu_dtype] "Sets the type of the second moment.";
+            mu_dtype: Option<DType> [2.mu_dtype] "Sets the dtype of the first moment.",
+            nu_dtype: Option<DType> [2.nu_dtype] "Sets the dtype of the second moment.";
         then share;
     }
 }

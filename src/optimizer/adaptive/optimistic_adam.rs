@@ -23,7 +23,7 @@ use crate::transform::*;
 ///
 /// # Example
 ///
-/// With no memory Adam's direction is the sign. The steps are 0.5, and then `0.5·1 + 0.25·2` the other way.
+/// With both decays 0 Adam's direction is the sign of the gradient. The steps are −0.5, and then `0.5·1 + 0.25·2 = 1`:
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -78,8 +78,8 @@ optimizer! {
             eps [0.eps] "Sets the epsilon added to the root.",
             eps_root [0.eps_root] "Sets the epsilon added under the root.";
         options:
-            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
-            nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.",
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the dtype of the first moment.",
+            nu_dtype: Option<DType> [0.nu_dtype] "Sets the dtype of the second moment.",
             nesterov: bool [0.nesterov] "Sets whether the first moment is Nesterov momentum.";
     }
 }
@@ -94,8 +94,8 @@ optimizer! {
             eps [0.eps] "Sets the epsilon added to the root.",
             eps_root [0.eps_root] "Sets the epsilon added under the root.";
         options:
-            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
-            nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.",
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the dtype of the first moment.",
+            nu_dtype: Option<DType> [0.nu_dtype] "Sets the dtype of the second moment.",
             nesterov: bool [0.nesterov] "Sets whether the first moment is Nesterov momentum.";
     }
 }

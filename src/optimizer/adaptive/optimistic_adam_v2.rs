@@ -25,7 +25,7 @@ use crate::transform::*;
 ///
 /// # Example
 ///
-/// With no memory Adam's direction is the sign. The direction turns once, and the step goes twice as far as that:
+/// With both decays 0 Adam's direction is the sign of the gradient. The second step is `0.5·(1 + (1 − (−1))) = 1.5`:
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -64,8 +64,8 @@ optimizer! {
             eps [0.eps] "Sets the epsilon added to the root.",
             eps_root [0.eps_root] "Sets the epsilon added under the root.";
         options:
-            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
-            nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.",
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the dtype of the first moment.",
+            nu_dtype: Option<DType> [0.nu_dtype] "Sets the dtype of the second moment.",
             nesterov: bool [0.nesterov] "Sets whether the first moment is Nesterov momentum.";
     }
 }

@@ -56,8 +56,8 @@ optimizer! {
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
             eps [0.eps] "Sets the epsilon added to the root.",
             eps_root [0.eps_root] "Sets the epsilon added under the root.",
-            threshold [0.threshold] "Sets the effective number of gradients in the second moment that its use \
-                                     requires.";
+            threshold [0.threshold] "Sets the effective number of gradients in the second moment from which it is \
+                                     used.";
         options:
             nesterov: bool [0.nesterov] "Sets whether the first moment is Nesterov momentum.";
     }

@@ -1,7 +1,7 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::*;
 
-/// RMSProp: steps along the gradient over its running magnitude, with or without momentum.
+/// RMSProp: the gradient divided by its running root mean square, with or without momentum.
 ///
 /// # Arithmetic
 ///
@@ -66,7 +66,7 @@ impl<M> Rmsprop<ScaleByRms, M> {
 }
 
 impl<S> Rmsprop<S, ()> {
-    /// Steps along a decaying sum of the scaled gradients; `momentum` is the fraction kept per step.
+    /// Adds momentum: a decaying sum of the scaled gradients, of which each step keeps the fraction `momentum`.
     pub fn momentum(self, momentum: impl IntoHyperparam) -> Rmsprop<S, Trace> {
         Rmsprop { chain: (self.chain.0, self.chain.1, trace(momentum)) }
     }

@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// Simplified AdEMAMix: [`adamw`](crate::adamw()) with one long memory, and extra weight of the newest gradient.
+/// Simplified AdEMAMix: [`adamw`](crate::adamw()) with one slow momentum, and extra weight of the current gradient.
 ///
 /// # Arithmetic
 ///
@@ -60,10 +60,10 @@ optimizer! {
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the sum.",
             b2 [0.b2] "Sets the decay of the mean of squares, in `[0, 1)`.",
-            alpha [0.alpha] "Sets the additional weight of the newest gradient.",
+            alpha [0.alpha] "Sets the additional weight of the current gradient.",
             eps [0.eps] "Sets the epsilon added to the root.",
             eps_root [0.eps_root] "Sets the epsilon added under the root.",
-            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+            weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.";
     }

@@ -2,7 +2,7 @@ use crate::part::prelude::*;
 use crate::select::Mask;
 use crate::transform::{ScaleByLearningRate, ScaleByStableAdam, scale_by_learning_rate, scale_by_stable_adam};
 
-/// StableAdamW: [`adamw`](crate::adamw()) with per-leaf steps that shrink after gradients have grown.
+/// StableAdamW: [`adamw`](crate::adamw()) with Adafactor's update clipping, per leaf.
 ///
 /// It replaces gradient clipping: it needs no threshold, and a leaf that spikes does not slow the others.
 ///
@@ -59,10 +59,10 @@ optimizer! {
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
             eps [0.eps] "Sets the epsilon added to the root; positive.",
-            weight_decay [0.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+            weight_decay [0.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.";
         options:
             mask: Mask [0.mask] "Sets which leaves decay.",
-            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
-            nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.";
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the dtype of the first moment.",
+            nu_dtype: Option<DType> [0.nu_dtype] "Sets the dtype of the second moment.";
     }
 }

@@ -1,9 +1,9 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleByYogi, scale_by_learning_rate, scale_by_yogi};
 
-/// Yogi: [`adam`](crate::adam()) whose second moment falls slowly.
+/// Yogi: [`adam`](crate::adam()) with additive updates of the second moment, which decreases slowly.
 ///
-/// Steps do not grow at once after large gradients.
+/// The effective learning rate does not rise abruptly after large gradients.
 ///
 /// # Arithmetic
 ///

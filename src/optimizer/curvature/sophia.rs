@@ -5,10 +5,10 @@ use crate::wrapper::{Masked, masked};
 
 /// Sophia: clipped momentum over an estimate of the Hessian's diagonal, with decoupled weight decay.
 ///
-/// `hessian_diagonal_fn` turns the gradients into the diagonal. It is a
+/// `hessian_diagonal_fn` estimates the diagonal. Pass a
 /// [`hutchinson_estimator_diag_hessian`](crate::transform::hutchinson_estimator_diag_hessian), which needs the loss and
-/// its gradient as a function, or your own, such as a [part that sees whole leaves](crate::part::Whole) with gradients
-/// of sampled labels.
+/// its gradient as a function, or your own estimator, such as Gauss-Newton-Bartlett with gradients of sampled labels,
+/// as a [part that sees whole leaves](crate::part::Whole).
 ///
 /// # Arithmetic
 ///
@@ -78,10 +78,10 @@ optimizer! {
             b2 [0.b2] "Sets the decay of the mean of the diagonals, in `[0, 1)`.",
             eps [0.eps] "Sets the lower bound of the divisor.",
             gamma [0.gamma] "Sets the factor of the mean of the diagonals.",
-            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+            weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.";
         options:
             weight_decay_mask: Mask [1.mask] "Sets which leaves decay.",
-            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the mean of the gradients.";
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the dtype of the mean of the gradients.";
         integers:
             update_interval: u64 [0.update_interval] "Sets the number of steps from one estimate of the diagonal to \
                                                       the next; at least 1.";

@@ -1,9 +1,9 @@
 use crate::part::prelude::*;
 use crate::transform::{ScaleByLearningRate, Trace, scale_by_learning_rate, trace};
 
-/// Stochastic gradient descent: steps against the gradient, or with momentum against a decaying sum.
+/// Stochastic gradient descent (SGD), with or without momentum.
 ///
-/// [`momentum`](Sgd::momentum) adds the sum.
+/// [`momentum`](Sgd::momentum) adds momentum, a decaying sum of gradients.
 ///
 /// # Arithmetic
 ///
@@ -61,7 +61,7 @@ type Plain = Sgd<()>;
 type Heavy = Sgd<Trace>;
 
 impl Sgd<()> {
-    /// Steps against a decaying sum of gradients; `momentum` is the fraction kept per step.
+    /// Adds momentum: a decaying sum of gradients, of which each step keeps the fraction `momentum`.
     pub fn momentum(self, momentum: impl IntoHyperparam) -> Sgd<Trace> {
         Sgd { chain: (trace(momentum), self.chain.1) }
     }
@@ -81,6 +81,6 @@ optimizer! {
             momentum [0.decay] "Sets the decay of the sum of gradients.";
         options:
             nesterov: bool [0.nesterov] "Sets whether the sum is Nesterov momentum.",
-            accumulator_dtype: Option<DType> [0.accumulator_dtype] "Sets the type of the sum.";
+            accumulator_dtype: Option<DType> [0.accumulator_dtype] "Sets the dtype of the sum.";
     }
 }

@@ -2,7 +2,7 @@ use crate::needs::Value;
 use crate::numeric::order::{max_or_nan, min_or_nan};
 use crate::part::prelude::*;
 
-/// MoMo: gradient descent with momentum and a step size from the loss, as Polyak's, up to the learning rate.
+/// MoMo: SGD with momentum and a Polyak step size from the loss, at most the learning rate.
 ///
 /// A step needs the [value](crate::extra::value) of the loss. The running means of losses and gradients form a model of
 /// the loss, a plane cut off at `lower_bound`; the step minimizes it, no farther than `learning_rate`.
@@ -78,7 +78,7 @@ part! {
         beta: DECAY = 0.9;
         /// Known lower bound of the loss.
         lower_bound: FINITE = 0.0;
-        /// The weight decay per unit of learning rate.
+        /// The decoupled weight decay, multiplied by the learning rate.
         weight_decay: FINITE = 0.0;
     }
     options {

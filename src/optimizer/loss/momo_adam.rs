@@ -2,7 +2,7 @@ use super::momo::{Model, MomoState, mean_product};
 use crate::needs::Value;
 use crate::part::prelude::*;
 
-/// MoMo-Adam: [`adamw`](crate::adamw()) with a step size from the loss, as Polyak's, up to the learning rate.
+/// MoMo-Adam: [`adamw`](crate::adamw()) with a Polyak step size from the loss, at most the learning rate.
 ///
 /// A step needs the [value](crate::extra::value) of the loss. See [`momo`](crate::optimizer::momo()) for the idea.
 ///
@@ -88,7 +88,7 @@ part! {
         eps: NOT_NEGATIVE = 1e-8;
         /// Known lower bound of the loss.
         lower_bound: FINITE = 0.0;
-        /// The weight decay per unit of learning rate.
+        /// The decoupled weight decay, multiplied by the learning rate.
         weight_decay: FINITE = 0.0;
     }
     options {

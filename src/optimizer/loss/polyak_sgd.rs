@@ -24,7 +24,7 @@ use crate::transform::{PolyakVariant, ScaleByLearningRate, ScaleByPolyak, scale_
 ///
 /// # Example
 ///
-/// Of `p²/2` Polyak's step leads half way to the minimum:
+/// On `p²/2` Polyak's step halves the distance to the minimum:
 ///
 /// ```
 /// use gradchain::extra;
@@ -46,8 +46,8 @@ use crate::transform::{PolyakVariant, ScaleByLearningRate, ScaleByPolyak, scale_
 ///
 /// Loizou, Vaswani, Laradji and Lacoste-Julien, [Stochastic Polyak step-size for
 /// SGD](https://arxiv.org/abs/2002.10542), 2020. Optax,
-/// [`polyak_sgd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none. Optax's manual has
-/// `scaling` multiply the step; there too it is applied before the step size is computed, see above.
+/// [`polyak_sgd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none. Optax's documentation
+/// says that `scaling` multiplies the step; its code scales the gradient first too, as above.
 pub fn polyak_sgd() -> PolyakSgd {
     PolyakSgd { chain: (scale_by_learning_rate(1.0), scale_by_polyak()) }
 }

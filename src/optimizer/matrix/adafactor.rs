@@ -92,7 +92,7 @@ optimizer! {
             eps [0.epsilon] "Sets the epsilon added to squares.";
         options:
             dtype_momentum: Option<DType> [.dtype_momentum]
-                "Sets the type of the running mean; by default the compute type.",
+                "Sets the dtype of the running mean; by default the compute type.",
             weight_decay_mask: Mask [.weight_decay_mask] "Sets which leaves decay.";
         integers:
             min_dim_size_to_factor: usize [0.min_dim_size_to_factor]

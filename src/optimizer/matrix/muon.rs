@@ -70,9 +70,9 @@ use crate::wrapper::{Masked, Partition, masked, partition};
 /// networks](https://kellerjordan.github.io/posts/muon/), 2024. Optax,
 /// [`contrib.muon`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: dimension numbers are optional
 /// for each leaf, see [`WeightDimensionNumbers`]. PyTorch, `optim.Muon`, with [`Layout::OutIn`]: it takes matrices
-/// only, multiplies in `bf16`, has `weight_decay` 0.1 by default, and corrects no bias, so that with nesterov the first
-/// steps weigh the newest gradient differently. Its `adjust_lr_fn="match_rms_adamw"` is `consistent_rms(0.2)`. Jordan's
-/// code scales a kernel by its height and width instead.
+/// only, multiplies in `bf16`, has `weight_decay` 0.1 by default, and has no bias correction, so that with nesterov the
+/// first steps weigh the newest gradient differently. Its `adjust_lr_fn="match_rms_adamw"` is `consistent_rms(0.2)`.
+/// Jordan's code scales a kernel by its height and width instead.
 pub fn muon(learning_rate: impl IntoHyperparam) -> Muon {
     let learning_rate = learning_rate.into();
     let decay = masked(add_decayed_weights(0.0), Mask::all());
@@ -114,17 +114,17 @@ optimizer! {
             beta [members_mut().0.0.beta] "Sets the decay of the matrices' running mean, in `[0, 1)`.",
             eps [members_mut().0.0.eps] "Sets the epsilon added to norms, and to the root in adam.",
             weight_decay [members_mut().0.2.inner.weight_decay]
-                "Sets the decay of the matrices for each unit of learning rate.",
+                "Sets the decoupled weight decay of the matrices, multiplied by the learning rate.",
             adam_b1 [members_mut().1.chain.0.b1] "Sets the decay of adam's first moment, in `[0, 1)`.",
             adam_b2 [members_mut().1.chain.0.b2] "Sets the decay of adam's second moment, in `[0, 1)`.",
             adam_eps_root [members_mut().1.chain.0.eps_root] "Sets the epsilon that adam adds under the root.",
             adam_weight_decay [members_mut().1.chain.1.inner.weight_decay]
-                "Sets the decay of the other leaves for each unit of learning rate.";
+                "Sets the decoupled weight decay of the other leaves, multiplied by the learning rate.";
         options:
             ns_coeffs: NsCoeffs [members_mut().0.0.ns_coeffs]
                 "Sets the coefficients of the Newton-Schulz iteration: three numbers, or a row of three for each step.",
             weight_decay_mask: Mask [members_mut().0.2.mask] "Sets which matrices decay.",
-            mu_dtype: Option<DType> [members_mut().0.0.mu_dtype] "Sets the type of the running means.",
+            mu_dtype: Option<DType> [members_mut().0.0.mu_dtype] "Sets the dtype of the running means.",
             nesterov: bool [members_mut().0.0.nesterov] "Sets whether running means are Nesterov momentum.",
             adaptive: bool [members_mut().0.0.adaptive]
                 "Sets whether the update of a matrix is multiplied by the dual norm of its mean.",

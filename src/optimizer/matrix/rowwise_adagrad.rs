@@ -1,7 +1,7 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleByRowwiseRss, scale_by_learning_rate, scale_by_rowwise_rss};
 
-/// Row-wise Adagrad: steps that shrink with the summed mean squares of each row's gradients; for embeddings.
+/// Row-wise Adagrad: Adagrad with one accumulator per row, for embeddings.
 ///
 /// # Arithmetic
 ///

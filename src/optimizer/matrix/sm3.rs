@@ -1,7 +1,7 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleBySm3, scale_by_learning_rate, scale_by_sm3};
 
-/// SM3: Adagrad for large models, with the squares of a matrix kept by row and column.
+/// SM3: memory-efficient Adagrad, with one accumulator per row and column of a matrix.
 ///
 /// # Arithmetic
 ///

@@ -6,9 +6,9 @@ use crate::transform::{PerExample, Trace, differentially_private_aggregate};
 ///
 /// Each example's gradient is clipped, and noise is added to their sum.
 ///
-/// [`step_per_example`](PerExample::step_per_example) does a step, with a gradient for each example. The privacy of a
-/// run follows from `noise_multiplier`, the number of steps and the fraction of the examples in a batch; this crate
-/// does not compute it.
+/// [`step_per_example`](PerExample::step_per_example) does a step, with a gradient for each example. The privacy budget
+/// (ε, δ) of a run follows from `noise_multiplier`, the number of steps and the sampling rate of batches; this crate
+/// has no privacy accountant.
 ///
 /// # Arithmetic
 ///
@@ -61,7 +61,7 @@ pub fn dpsgd(
 pub type Dpsgd<M = ()> = PerExample<Sgd<M>>;
 
 impl Dpsgd {
-    /// Steps against a decaying sum of means; `momentum` is the fraction kept per step.
+    /// Adds momentum; `momentum` is the fraction of the sum kept per step.
     pub fn momentum(self, momentum: impl IntoHyperparam) -> Dpsgd<Trace> {
         self.map(|sgd| sgd.momentum(momentum))
     }

@@ -56,7 +56,7 @@ optimizer! {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             eta [0.eta] "Sets the variance of the noise at the first step.",
-            gamma [0.gamma] "Sets how fast the variance decays.";
+            gamma [0.gamma] "Sets the exponent of the decay of the variance.";
         integers: seed: u64 [0.seed] "Sets the seed of the random numbers.";
     }
 }

@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// LAMB: [`adamw`](crate::adamw()) with steps in proportion to the norm of each leaf, for large batches.
+/// LAMB: [`adamw`](crate::adamw()) with layer-wise trust ratios, for large batches.
 ///
 /// # Arithmetic
 ///
@@ -62,10 +62,10 @@ optimizer! {
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
             eps [0.eps] "Sets the epsilon added to the root.",
             eps_root [0.eps_root] "Sets the epsilon added under the root.",
-            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+            weight_decay [1.inner.weight_decay] "Sets the weight decay, added before the trust ratio.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",
-            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
-            nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.";
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the dtype of the first moment.",
+            nu_dtype: Option<DType> [0.nu_dtype] "Sets the dtype of the second moment.";
     }
 }

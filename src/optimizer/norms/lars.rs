@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// LARS: momentum with steps in proportion to the norm of each leaf's parameters, for large batches.
+/// LARS: momentum with layer-wise trust ratios (steps proportional to each leaf's norm), for large batches.
 ///
 /// # Arithmetic
 ///
@@ -62,7 +62,7 @@ optimizer! {
                                                  gradients.",
             trust_coefficient [1.inner.trust_coefficient] "Sets the ratio of a step's norm to the parameters'.",
             eps [1.inner.eps] "Sets the epsilon added to the norm of the updates.",
-            momentum [3.decay] "Sets the decay of the sum of steps.";
+            momentum [3.decay] "Sets the momentum, the decay of the sum of steps.";
         options:
             weight_decay_mask: Mask [0.mask] "Sets which leaves decay.",
             trust_ratio_mask: Mask [1.mask] "Sets the leaves whose steps are proportional to their parameters.",

@@ -1,7 +1,7 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleByNovograd, scale_by_learning_rate, scale_by_novograd};
 
-/// NovoGrad: momentum on gradients divided by a running norm of their leaf.
+/// NovoGrad: momentum on gradients divided by the running gradient norm of their leaf.
 ///
 /// # Arithmetic
 ///

@@ -2,7 +2,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// COCOB: optimizes by betting on coins; needs no tuning.
+/// COCOB: parameter-free optimization by coin betting, without a learning rate to tune.
 ///
 /// # Arithmetic
 ///
@@ -13,7 +13,7 @@ use crate::wrapper::{Masked, masked};
 /// ```
 ///
 /// Defaults: `learning_rate` 1, `alpha` 100, `eps` 1e-8, `weight_decay` 0 on all leaves. The learning rate multiplies
-/// gradients, not steps: a constant one changes next to nothing.
+/// gradients, not steps: a constant rate has almost no effect.
 ///
 /// # Cost
 ///

@@ -3,10 +3,10 @@ use crate::numeric::order::max_or_nan;
 use crate::part::prelude::*;
 use crate::range::DECAY;
 
-/// AdamW by D-adaptation: estimates its learning rate from the agreement of the gradients with each other.
+/// D-Adapted AdamW: estimates its learning rate from the correlation of successive gradients.
 ///
-/// It estimates the distance `d` from the first parameters to the solution from below; the estimate only grows. A
-/// schedule for `learning_rate` is relative to it, with 1 for the peak.
+/// `d` is a lower bound of the distance between the initial parameters and the solution, and never decreases. The
+/// learning rate is `d · learning_rate`, so a schedule for `learning_rate` has a peak of 1.
 ///
 /// # Arithmetic
 ///
@@ -36,7 +36,7 @@ use crate::range::DECAY;
 ///
 /// # Example
 ///
-/// From an estimate that is much too small it comes to the minimum of `(p − 3)²/2`:
+/// It converges to the minimum of `(p − 3)²/2` although the initial estimate is much too small:
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -73,7 +73,7 @@ part! {
         eps: NOT_NEGATIVE = 1e-8;
         /// The first estimate; better too small than too large.
         estim_lr0: POSITIVE = 1e-6;
-        /// The weight decay per unit of learning rate.
+        /// The decoupled weight decay, multiplied by the learning rate.
         weight_decay: FINITE = 0.0;
     }
     options {

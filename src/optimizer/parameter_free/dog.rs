@@ -2,7 +2,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// DoG: gradient descent whose learning rate is the distance covered over the root of all squared gradients.
+/// DoG: gradient descent with the rate `max distance from the initial parameters / √(sum of squared gradient norms)`.
 ///
 /// # Arithmetic
 ///
@@ -55,7 +55,7 @@ optimizer! {
     /// See [`dog`](dog()).
     Dog as "dog" = (Masked<AddDecayedWeights>, ScaleByDog, ScaleByLearningRate) {
         hyperparams:
-            learning_rate [2.learning_rate] "Sets the factor of steps.",
+            learning_rate [2.learning_rate] "Sets the learning rate, a factor of the step size.",
             eps [1.eps] "Sets the epsilon added to the squared gradients.",
             weight_decay [0.inner.weight_decay] "Sets the weight decay, the multiple of the parameters added to the \
                                                  gradients.";

@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// DoWG: [`dog`](crate::optimizer::dog()) with each gradient weighted by the distance covered at its time.
+/// DoWG: [`dog`](crate::optimizer::dog()) with each gradient weighted by the distance estimate at its step.
 ///
 /// # Arithmetic
 ///
@@ -55,7 +55,7 @@ optimizer! {
     /// See [`dowg`](dowg()).
     Dowg as "dowg" = (Masked<AddDecayedWeights>, ScaleByDowg, ScaleByLearningRate) {
         hyperparams:
-            learning_rate [2.learning_rate] "Sets the factor of steps.",
+            learning_rate [2.learning_rate] "Sets the learning rate, a factor of the step size.",
             eps [1.eps] "Sets the epsilon added to the root, which is also the default first estimate.",
             weight_decay [0.inner.weight_decay] "Sets the weight decay, the multiple of the parameters added to the \
                                                  gradients.";

@@ -1,4 +1,4 @@
-//! Optimizers that derive the step size from the distance that the parameters have come.
+//! Learning-rate-free and schedule-free optimizers.
 
 mod cocob;
 mod dadapt_adamw;

@@ -3,14 +3,14 @@ use crate::numeric::order::max_or_nan;
 use crate::part::prelude::*;
 use crate::range::DECAY;
 
-/// Prodigy: AdamW that estimates its learning rate from the distance that the parameters have come.
+/// Prodigy: AdamW that estimates its learning rate from the distance to the initial parameters.
 ///
-/// It estimates the distance `d` from the first parameters to the solution from below; the estimate only grows. A
-/// schedule for `learning_rate` is relative to it, with 1 for the peak.
+/// `d` is a lower bound of the distance between the initial parameters and the solution, and never decreases. The
+/// learning rate is `d · learning_rate`, so a schedule for `learning_rate` has a peak of 1.
 ///
 /// # Arithmetic
 ///
-/// At step `t`, counted from 1, with `p₀` the first parameters, `b1, b2 = betas`, `b3` = `beta3` or `√b2`, and
+/// At step `t`, counted from 1, with `p₀` the initial parameters, `b1, b2 = betas`, `b3` = `beta3` or `√b2`, and
 /// `lr = d · learning_rate · √(1 − b2ᵗ) / (1 − b1ᵗ)`:
 ///
 /// ```text
@@ -37,7 +37,7 @@ use crate::range::DECAY;
 ///
 /// # Example
 ///
-/// From an estimate that is much too small it comes to the minimum of `(p − 3)²/2`:
+/// It converges to the minimum of `(p − 3)²/2` although the initial estimate is much too small:
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -76,7 +76,7 @@ part! {
         estim_lr0: POSITIVE = 1e-6;
         /// Factor of new estimates.
         estim_lr_coef: FINITE = 1.0;
-        /// The weight decay per unit of learning rate.
+        /// The decoupled weight decay, multiplied by the learning rate.
         weight_decay: FINITE = 0.0;
     }
     options {
@@ -102,7 +102,7 @@ impl Prodigy {
 /// The state of [`prodigy`](prodigy()) besides its arrays.
 ///
 /// These are `exp_avg` and `exp_avg_sq`, the first and second moments, `grad_sum`, the running sum `s` of gradients,
-/// and `params0`, the first parameters.
+/// and `params0`, the initial parameters.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProdigyState {
@@ -211,7 +211,7 @@ impl TwoPasses for Prodigy {
         let [d, _] = run.estimates;
         let numerator = run.betas[2] * memory.numerator_weighted.get() + d / run.start * run.rate * progress;
         memory.numerator_weighted.set(numerator);
-        // Zero gradients say nothing on the distance.
+        // Zero gradients carry no information about the distance.
         if path != 0.0 {
             run.estimates[1] = max_or_nan(d, self.estim_lr_coef.at(run.clock.count) * numerator / path);
         }

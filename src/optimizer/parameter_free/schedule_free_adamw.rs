@@ -67,13 +67,13 @@ optimizer! {
             b1 [chain.1.b1] "Sets the weight of the average in the trained parameters, in `(0, 1]`.",
             b2 [chain.0.0.decay] "Sets the decay of the mean of squares, in `[0, 1)`.",
             eps [chain.0.0.eps] "Sets the epsilon added to the root.",
-            weight_decay [chain.0.1.weight_decay] "Sets the decay of the weights for each unit of learning rate.",
-            weight_lr_power [chain.1.weight_lr_power] "Sets the power of the learning rate that a step's weight is.";
+            weight_decay [chain.0.1.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.",
+            weight_lr_power [chain.1.weight_lr_power] "Sets the exponent of the learning rate in the weight of each step.";
         options:
             warmup_steps: Option<u64> [.warmup_steps]
                 "Sets the number of warm-up steps from a learning rate of 0; `None` for none.",
             state_dtype: Option<DType> [chain.1.state_dtype]
-                "Sets the type of the parameters in the state; by default the compute type.";
+                "Sets the dtype of the parameters in the state; by default the compute type.";
         then share;
     }
 }

@@ -13,7 +13,7 @@ use crate::wrapper::{Cautious, Masked, cautious, masked};
 ///       scale_by_learning_rate(learning_rate))
 /// ```
 ///
-/// Defaults: those of [`lion`](crate::lion()), and `xi` 1. Its hyperparameters can be taken over.
+/// Defaults: those of [`lion`](crate::lion()), and `xi` 1. Hyperparameters tuned for Lion need no change.
 ///
 /// # Cost
 ///
@@ -56,14 +56,14 @@ optimizer! {
     CautiousLion as "cautious_lion" = (Cautious<ScaleByLion>, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
-            b1 [0.inner.b1] "Sets the mean's share in the mix whose sign is taken, in `[0, 1]`.",
+            b1 [0.inner.b1] "Sets the weight of the running mean in the update, in `[0, 1]`.",
             b2 [0.inner.b2] "Sets the decay of the mean, in `[0, 1]`.",
-            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.",
+            weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.",
             smooth_beta [0.inner.smooth_beta] "Sets the slope at zero of mode smooth.",
             xi [0.xi] "Sets the epsilon added to the number of agreeing elements; positive.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",
-            mu_dtype: Option<DType> [0.inner.mu_dtype] "Sets the type of the mean.",
+            mu_dtype: Option<DType> [0.inner.mu_dtype] "Sets the dtype of the mean.",
             mode: LionMode [0.inner.mode] "Sets the replacement of the sign.";
     }
 }

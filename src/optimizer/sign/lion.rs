@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// Lion: steps of exactly the learning rate, in the direction of the sign of a momentum.
+/// Lion: steps of the learning rate, along the sign of the momentum.
 ///
 /// # Arithmetic
 ///
@@ -14,7 +14,8 @@ use crate::wrapper::{Masked, masked};
 /// ```
 ///
 /// Defaults: `b1` 0.9, `b2` 0.99, `weight_decay` 1e-3 on all leaves, mode hard, `smooth_beta` 1. Since every step has
-/// full length, good learning rates are 3 to 10 times smaller than AdamW's, and good decays as many times larger.
+/// the size of the learning rate, good learning rates are 3 to 10 times smaller than AdamW's, and good weight decays
+/// larger by the same factor.
 ///
 /// # Cost
 ///
@@ -54,13 +55,13 @@ optimizer! {
     Lion as "lion" = (ScaleByLion, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
-            b1 [0.b1] "Sets the mean's share in the mix whose sign is taken, in `[0, 1]`.",
+            b1 [0.b1] "Sets the weight of the running mean in the update, in `[0, 1]`.",
             b2 [0.b2] "Sets the decay of the mean, in `[0, 1]`.",
-            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.",
+            weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.",
             smooth_beta [0.smooth_beta] "Sets the slope at zero of mode smooth.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",
-            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the mean.",
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the dtype of the mean.",
             mode: LionMode [0.mode] "Sets the replacement of the sign.";
     }
 }

@@ -1,7 +1,7 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleBySign, scale_by_learning_rate, scale_by_sign};
 
-/// Steps of the same length for every element, against the sign of its gradient.
+/// signSGD: steps of the learning rate against the sign of each element's gradient.
 ///
 /// # Arithmetic
 ///

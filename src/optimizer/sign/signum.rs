@@ -56,6 +56,6 @@ optimizer! {
             learning_rate [2.learning_rate] "Sets the learning rate.",
             beta [0.decay] "Sets the decay of the running mean, in `[0, 1)`.";
         options:
-            accumulator_dtype: Option<DType> [0.accumulator_dtype] "Sets the type of the running mean.";
+            accumulator_dtype: Option<DType> [0.accumulator_dtype] "Sets the dtype of the running mean.";
     }
 }

@@ -14,7 +14,7 @@ use crate::transform::moment::Mean;
 /// u ← u / (√before + eps)
 /// ```
 ///
-/// An element whose gradients have all been zero, or too small to count beside `eps_root`, is treated as in the first
+/// An element whose gradients have all been zero, or negligible compared with `eps_root`, is treated as in the first
 /// step: its first gradient divided by the root of `eps_root` alone would be huge.
 ///
 /// # Cost

@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
-/// Scales updates to the running size of the updates emitted before.
+/// Multiplies updates by the ratio of the running root mean squares of earlier outputs and of inputs.
 ///
 /// # Arithmetic
 ///

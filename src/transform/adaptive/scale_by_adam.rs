@@ -14,8 +14,8 @@ use crate::transform::moment::{Mean, first_moment, growing_first_moment};
 /// u ← m̂ / (√(v / (1 − b2ᵗ) + eps_root) + eps)
 /// ```
 ///
-/// With `momentum_decay` the momentum grows from about `b1 / 2` to `b1`, and the first moment looks one step ahead even
-/// without `nesterov`:
+/// With `momentum_decay` the momentum grows from about `b1 / 2` to `b1`, and is Nesterov momentum even without
+/// `nesterov`:
 ///
 /// ```text
 /// μₜ = b1·(1 − 0.96^(t·momentum_decay) / 2);  πₜ = μ₁·…·μₜ
@@ -72,10 +72,10 @@ part! {
         eps_root: NOT_NEGATIVE = 0.0;
     }
     options {
-        /// Type of the first moment; by default the compute type.
+        /// Dtype of the first moment; by default the compute type.
         mu_dtype: Option<DType> = None;
-        /// Type of the second moment; by default the compute type. A 16-bit second moment hardly moves once it is
-        /// large: the change of `1 − b2` of it is less than half its last bit.
+        /// Dtype of the second moment; by default the compute type. A `bf16` second moment cannot decrease: a decay by
+        /// `1 − b2` = 0.001 is less than half its last bit, and is rounded away.
         nu_dtype: Option<DType> = None;
         /// If true, the first moment uses Nesterov momentum.
         nesterov: bool = false;

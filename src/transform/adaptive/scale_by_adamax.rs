@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
-/// Divides a running mean of the updates by their largest absolute value, which decays.
+/// Divides a running mean of the updates by a decaying maximum of their absolute values.
 ///
 /// # Arithmetic
 ///
@@ -23,7 +23,7 @@ use crate::transform::moment::Mean;
 ///
 /// # Example
 ///
-/// The largest size is 8, and half of that at the second step:
+/// The decaying maximum is 8, and half of that at the second step:
 ///
 /// ```
 /// use gradchain::prelude::*;

@@ -12,7 +12,7 @@ use crate::transform::moment::Mean;
 /// m ← b1·m + (1 − b1)·u                          starts at 0
 /// v ← b2·v + (1 − b2)·d                          starts at 0
 /// n ← b3·n + (1 − b3)·(u + (1 − b2)·d)²          starts at 0
-/// g ← u                                          the update that came in
+/// g ← u                                          the incoming update
 /// u ← (m / (1 − b1ᵗ) + (1 − b2)·v / (1 − b2ᵗ)) / (√(n / (1 − b3ᵗ) + eps_root) + eps)
 /// ```
 ///
@@ -26,7 +26,7 @@ use crate::transform::moment::Mean;
 ///
 /// # Example
 ///
-/// With no memory the second update is 2 − 6 added to 2, over its own size:
+/// With all decays 0 the second update is `2 + (2 − 6) = −2`, divided by its absolute value:
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -45,7 +45,7 @@ use crate::transform::moment::Mean;
 /// # References
 ///
 /// Xie and others, [Adan: adaptive Nesterov momentum algorithm for faster optimizing deep
-/// models](https://arxiv.org/abs/2208.06677), 2022, algorithm 1; the paper's betas are 1 less these, and its bias
+/// models](https://arxiv.org/abs/2208.06677), 2022, algorithm 1; the paper's betas are 1 minus these, and its bias
 /// corrections are in its code. Optax,
 /// [`scale_by_adan`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `1 − b2` is Optax's,
 /// where the paper and its code multiply by `b2`; state of 16-bit leaves is `f32`. PyTorch has none.
@@ -86,7 +86,7 @@ pub struct AdanScalars<C> {
     square_mean: Mean<C>,
     change_weight: C,
     unbias1: C,
-    /// With `change_weight` in it.
+    /// Includes the factor `change_weight`.
     unbias2: C,
     unbias3: C,
     eps: C,

@@ -27,7 +27,7 @@ use crate::transform::moment::Mean;
 ///
 /// # Example
 ///
-/// The fast mean, freed of its start, is the gradient; the slow one is half of it, and counts twice:
+/// The bias-corrected fast mean is the gradient; the slow one is half of it, and counts twice:
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -44,8 +44,8 @@ use crate::transform::moment::Mean;
 ///
 /// Pagliardini, Ablin and Grangier, [The AdEMAMix optimizer: better, faster, older](https://arxiv.org/abs/2409.03137),
 /// 2024, algorithm 1. Optax, [`scale_by_ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs:
-/// `mu_dtype` is the type of all three arrays at every step, where in Optax it is that of their zeros before the first,
-/// and promotion undoes it; state of 16-bit leaves is `f32` unless `mu_dtype` is set. PyTorch has none.
+/// `mu_dtype` is the dtype of all three arrays at every step, where in Optax it is that of their zeros before the
+/// first, and promotion undoes it; state of 16-bit leaves is `f32` unless `mu_dtype` is set. PyTorch has none.
 pub fn scale_by_ademamix() -> ScaleByAdemamix {
     ScaleByAdemamix::with()
 }
@@ -68,7 +68,7 @@ part! {
         eps_root: NOT_NEGATIVE = 0.0;
     }
     options {
-        /// Type of the state; by default the compute type.
+        /// Dtype of the state; by default the compute type.
         mu_dtype: Option<DType> = None;
     }
 }

@@ -3,7 +3,7 @@ use crate::recipe::{self, FromRecipe, Node, Recipe, ToRecipe};
 use crate::schedule::Schedule;
 use crate::transform::moment::Mean;
 
-/// Takes a running mean of updates, each divided by the root of a running mean of the squares before it.
+/// Averages updates, each divided by the root of the moving average of earlier squares.
 ///
 /// # Arithmetic
 ///
@@ -67,7 +67,7 @@ part! {
         eps: NOT_NEGATIVE = 1e-6;
     }
     options {
-        /// Type of the mean; by default the compute type.
+        /// Dtype of the mean; by default the compute type.
         mu_dtype: Option<DType> = None;
         /// If true, the mean uses Nesterov momentum.
         nesterov: bool = false;

@@ -68,7 +68,7 @@ part! {
         eps_root: NOT_NEGATIVE = 0.0;
     }
     options {
-        /// Type of the first moment; by default the compute type.
+        /// Dtype of the first moment; by default the compute type.
         mu_dtype: Option<DType> = None;
         /// If true, corrects the bias of the first moment from its start at zero.
         bias_correction_mu: bool = true;

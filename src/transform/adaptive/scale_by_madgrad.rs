@@ -60,7 +60,7 @@ part! {
         learning_rate: FINITE;
     }
     hyperparams {
-        /// Fraction of the way that is not taken.
+        /// Momentum: the kept fraction of the distance to `z`.
         momentum: DECAY = 0.9;
         /// Added to the cube root, and to the learning rate.
         eps: NOT_NEGATIVE = 1e-6;

@@ -12,7 +12,7 @@ use crate::transform::moment::{Mean, first_moment};
 /// nu ← b2·nu + (1 − b2)·u²               starts at 0
 /// m̂ = mu / (1 − b1ᵗ)                     or, with nesterov: b1·mu / (1 − b1ᵗ⁺¹) + (1 − b1)·u / (1 − b1ᵗ)
 /// ρ∞ = 2 / (1 − b2) − 1
-/// ρ = ρ∞ − 2·t·b2ᵗ / (1 − b2ᵗ)           how many gradients the second moment stands for
+/// ρ = ρ∞ − 2·t·b2ᵗ / (1 − b2ᵗ)           effective number of gradients in the second moment
 /// r = √((ρ − 4)·(ρ − 2)·ρ∞ / ((ρ∞ − 4)·(ρ∞ − 2)·ρ))
 /// u ← r·m̂ / (√(nu / (1 − b2ᵗ) + eps_root) + eps)        if ρ ≥ threshold, else m̂
 /// ```
@@ -48,7 +48,7 @@ use crate::transform::moment::{Mean, first_moment};
 /// [`scale_by_radam`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `ρ` is computed in
 /// `f64`, so that rectification starts at the exact step (with the default `b2`, `f32` leaves two or three digits);
 /// moments of 16-bit leaves are `f32`. PyTorch's `RAdam` rectifies where `ρ > 5`, and adds `eps` to the root of the
-/// second moment as it is before its correction.
+/// second moment before bias correction.
 pub fn scale_by_radam() -> ScaleByRadam {
     ScaleByRadam::with()
 }
@@ -65,7 +65,7 @@ part! {
         eps: NOT_NEGATIVE = 1e-8;
         /// Added under the root.
         eps_root: NOT_NEGATIVE = 0.0;
-        /// Least number of gradients behind the second moment before it is used as a divisor.
+        /// Minimum effective number of gradients for which the second moment is the divisor.
         threshold: AT_LEAST_4 = 5.0;
     }
     options {

@@ -23,8 +23,7 @@ use crate::transform::moment::{Mean, unbias};
 ///
 /// # Example
 ///
-/// The mean of the squares is a quarter of 4² and then, by the second update, three quarters of that and a quarter of
-/// 2²:
+/// The mean of squares is `0.25·4² = 4` after the first update, and `0.75·4 + 0.25·2² = 4` after the second:
 ///
 /// ```
 /// use gradchain::prelude::*;

@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
-/// Divides a decaying sum of the updates, in which the newest has extra weight, by their running root mean square.
+/// Divides a decaying sum of the updates, with extra weight of the current one, by their running root mean square.
 ///
 /// # Arithmetic
 ///
@@ -60,7 +60,7 @@ part! {
         b1: FINITE = 0.99;
         /// Decay of the mean of squares.
         b2: DECAY = 0.95;
-        /// Extra weight of the newest update.
+        /// Extra weight of the current update.
         alpha: FINITE = 0.0;
         /// Added to the root.
         eps: NOT_NEGATIVE = 1e-8;

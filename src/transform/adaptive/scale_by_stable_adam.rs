@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::moment::Mean;
 use crate::transform::rescale::{factor_in, shrink};
 
-/// Scales updates as Adam does, and shortens the step of a leaf whose second moment lags behind its gradients.
+/// Adam with update clipping: shortens the step of a leaf whose second moment lags behind its gradients.
 ///
 /// The second moment is slow: if gradients grow suddenly, as they do in embeddings, it is too small for a while and
 /// Adam's steps are too large. The excess is measured per leaf, and the leaf's step, weight decay included, is divided
@@ -32,8 +32,8 @@ use crate::transform::rescale::{factor_in, shrink};
 ///
 /// # Example
 ///
-/// After a gradient of 1 comes one of 7, and the second moment is `v̂ = (1/4 + 49/2) / (3/4) = 33`. Adam's step would
-/// be `7 / √33`, more than 1, and so is the measure:
+/// After gradients of 1 and 7 the second moment is `v̂ = (1/4 + 49/2) / (3/4) = 33`. Adam's step would be `7 / √33`,
+/// more than 1; so is `rms`, and the quotient is 1:
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -65,7 +65,7 @@ part! {
         b1: DECAY = 0.9;
         /// Decay of the second moment.
         b2: DECAY = 0.99;
-        /// Added to the root, and the least root in the measure.
+        /// Added to the root, and its lower bound in `rms`.
         eps: POSITIVE = 1e-6;
         /// Multiple of the parameters added to the updates.
         weight_decay: FINITE = 0.0;
@@ -73,9 +73,9 @@ part! {
     options {
         /// The leaves that decay.
         mask: Mask = Mask::all();
-        /// Type of the first moment; by default the compute type.
+        /// Dtype of the first moment; by default the compute type.
         mu_dtype: Option<DType> = None;
-        /// Type of the second moment; by default the compute type.
+        /// Dtype of the second moment; by default the compute type.
         nu_dtype: Option<DType> = None;
     }
     effect Self::effect_of;
@@ -124,7 +124,7 @@ pub struct StableAdamScalars<C> {
     mean2: Mean<C>,
     unbias: [C; 2],
     eps: C,
-    /// Lower bound of `v̂` in the measure.
+    /// Lower bound of `v̂` in `rms`.
     least: C,
     weight_decay: C,
     /// Factor of the second pass.

@@ -14,8 +14,8 @@ use crate::transform::moment::{Mean, unbias};
 /// u ← u / √(max(n − m², 0) + eps)           or, without eps_in_sqrt: u / (√max(n − m², 0) + eps)
 /// ```
 ///
-/// The limit is there because rounding can make the variance negative. With `bias_correction` and an `initial_scale` of
-/// 0 the variance is zero at the first step, and only `eps` keeps the update finite.
+/// The lower bound of 0 is needed because rounding can make the variance negative. With `bias_correction` and an
+/// `initial_scale` of 0 the variance is zero at the first step, and only `eps` keeps the update finite.
 ///
 /// # Cost
 ///
@@ -27,7 +27,7 @@ use crate::transform::moment::{Mean, unbias};
 ///
 /// # Example
 ///
-/// Mean and mean of squares are halves of 4 and 4²: the variance is 8 − 2².
+/// The mean is `0.5·4 = 2`, the mean of squares `0.5·4² = 8`, so the variance is `8 − 2² = 4`:
 ///
 /// ```
 /// use gradchain::prelude::*;

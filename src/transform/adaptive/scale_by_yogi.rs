@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
-/// Divides a running mean of the updates by the root of a second moment that moves by steps of bounded size.
+/// Divides a running mean of the updates by the root of a second moment with additive updates.
 ///
 /// # Arithmetic
 ///

@@ -16,15 +16,14 @@ use crate::state::RandomKey;
 /// ```
 ///
 /// Its mean over the signs is the diagonal, up to terms of the order of `h²`; where the Hessian is diagonal every
-/// estimate is exact. By default `h` is the cube root of the spacing of numbers near 1 in the widest-spaced type of the
-/// leaves, which balances the error of the difference with that of rounding for parameters and gradients of a size near
-/// 1: 0.005 for `f32`, 6e-6 for `f64`.
+/// estimate is exact. By default `h` is the cube root of the machine epsilon of the leaves' least precise dtype, which
+/// balances truncation and rounding errors for parameters and gradients near 1: 0.005 for `f32`, 6e-6 for `f64`.
 ///
 /// Each sign is a function of the seed, the step, the leaf's path, and the element's place in row-major order.
 ///
 /// # Cost
 ///
-/// Room for three floats per parameter; two gradients.
+/// Scratch space for three floats per parameter; two evaluations of the gradient.
 ///
 /// # Errors
 ///
@@ -56,7 +55,7 @@ use crate::state::RandomKey;
 /// splines](https://doi.org/10.1080/03610918908812806), 1989; Bekas, Kokiopoulou and Saad, [An estimator for the
 /// diagonal of a matrix](https://doi.org/10.1016/j.apnum.2007.01.003), 2007. Optax,
 /// [`contrib.hutchinson_estimator_diag_hessian`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: the
-/// Hessian times a vector is a difference of gradients, not a derivative of them; other random numbers.
+/// Hessian-vector product is a finite difference of gradients, not automatic differentiation; other random numbers.
 pub fn hutchinson_estimator_diag_hessian(random_seed: u64) -> HutchinsonEstimatorDiagHessian {
     HutchinsonEstimatorDiagHessian::with(random_seed)
 }
@@ -90,7 +89,7 @@ pub struct HutchinsonState {
 
 state_fields!(HutchinsonState { count, key } scratch { point, forward, backward });
 
-/// Returns the spacing of a dtype's numbers near 1.
+/// Returns the machine epsilon of a dtype.
 fn spacing(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2.0_f64.powi(-10),

@@ -89,7 +89,7 @@ pub struct ScaleByLbfgsState {
     pub params: Moments,
     /// Updates of the last step, as passed in.
     pub updates: Moments,
-    /// Differences of parameters: an axis of length `memory_size`, then the leaf's own; a ring.
+    /// Differences of parameters: an axis of length `memory_size`, then the leaf's own; a ring buffer.
     pub diff_params_memory: Moments,
     /// Differences of updates, in the same places.
     pub diff_updates_memory: Moments,
@@ -208,7 +208,7 @@ fn products_among(y: Vector<'_>, s: Vector<'_>, free: &Moments) -> [f64; 2] {
 
 /// Returns the differences' weights over the free elements, and the newest place with one.
 ///
-/// The weight is 0 without positive curvature there, which a search along a bent line does not keep.
+/// The weight is 0 without positive curvature, which a line search along a bent path does not guarantee.
 fn weights_among(state: &ScaleByLbfgsState, free: &Moments, oldest: usize) -> (Vec<f64>, Option<usize>) {
     let places = state.weights_memory.len();
     let (mut weights, mut newest) = (vec![0.0; places], None);

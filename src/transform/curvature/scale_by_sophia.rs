@@ -3,9 +3,9 @@ use crate::transform::moment::Mean;
 
 /// Divides a running mean of the updates by a running mean of the Hessian's diagonal, and clips the quotient.
 ///
-/// The transformation `hessian_diagonal_fn` turns the updates into the diagonal every `update_interval` steps, for
-/// example [`hutchinson_estimator_diag_hessian`](crate::transform::hutchinson_estimator_diag_hessian). Steps need
-/// everything that it needs.
+/// Every `update_interval` steps the transformation `hessian_diagonal_fn` estimates the diagonal from the updates, for
+/// example [`hutchinson_estimator_diag_hessian`](crate::transform::hutchinson_estimator_diag_hessian). Its needs apply
+/// to every step.
 ///
 /// # Arithmetic
 ///
@@ -20,8 +20,8 @@ use crate::transform::moment::Mean;
 ///
 /// # Cost
 ///
-/// Two floats of state per parameter, and scratch space for one more. The estimate, made every `update_interval` steps,
-/// has the updates stored in memory.
+/// Two floats of state per parameter, and scratch space for one more. Steps that estimate the diagonal store the
+/// updates in memory.
 ///
 /// # Errors
 ///
@@ -74,7 +74,7 @@ wrapper! {
         clip_threshold: Option<Hyperparam> in AT_LEAST_0 = Some(1.0.into());
         /// Sets the number of steps between estimates of the diagonal; at least 1.
         update_interval: u64 in AT_LEAST_1 = 10;
-        /// Sets the type of the mean of the updates; by default the compute type.
+        /// Sets the dtype of the mean of the updates; by default the compute type.
         mu_dtype: Option<DType> = None;
     }
     effect SCALE_INVARIANT;
@@ -96,7 +96,7 @@ memory! {
         win_rate: Scalar,
     }
     beside {
-        /// The time before this step.
+        /// The step counts before this step.
         clock: Clock = Clock::after(0),
         /// Number of elements of each leaf that this acts on.
         elements: Vec<usize>,

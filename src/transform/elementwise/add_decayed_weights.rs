@@ -1,6 +1,6 @@
 use crate::part::prelude::*;
 
-/// Adds a multiple of the parameters to the updates.
+/// Adds a multiple of the parameters to the updates: weight decay.
 ///
 /// # Arithmetic
 ///

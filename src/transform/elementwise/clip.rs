@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use core::hint::select_unpredictable;
 
-/// Limits each element of the updates to an interval around zero.
+/// Clips each element of the updates to `[−max_delta, max_delta]`.
 ///
 /// # Arithmetic
 ///

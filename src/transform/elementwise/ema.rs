@@ -1,6 +1,6 @@
 use crate::part::prelude::*;
 
-/// Replaces updates by a running mean of themselves.
+/// Replaces updates by their exponential moving average (EMA).
 ///
 /// # Arithmetic
 ///
@@ -56,7 +56,7 @@ part! {
     options {
         /// If true, corrects the bias from the start at zero.
         debias: bool = true;
-        /// Type of the mean; by default the compute type.
+        /// Dtype of the mean; by default the compute type.
         accumulator_dtype: Option<DType> = None;
     }
     effect Self::effect_of;

@@ -6,12 +6,12 @@ use crate::transform::leaf_types::LeafTypes;
 ///
 /// It remembers the part of an update that rounding loses, and adds it to the next update.
 ///
-/// It comes last in a chain, and is for 16-bit parameters, which lose any update below a five-hundredth of their size.
-/// Wider parameters gain a little.
+/// It comes last in a chain, and is for 16-bit parameters, which lose any update below a five-hundredth of their size
+/// (`bf16`). `f32` and `f64` parameters gain little.
 ///
 /// # Arithmetic
 ///
-/// With `compensation`, which starts at 0 and has the type of the leaf as `p` has:
+/// With `compensation`, which starts at 0 and has the dtype of the leaf, as `p` has:
 ///
 /// ```text
 /// wanted = u + compensation
@@ -20,15 +20,15 @@ use crate::transform::leaf_types::LeafTypes;
 /// u ← p' − p
 /// ```
 ///
-/// The emitted update is rounded to the type of the leaf, as every update is. The compensation includes that loss.
+/// The emitted update is rounded to the dtype of the leaf, as every update is. The compensation includes that loss.
 ///
 /// **Parameters that are changed from outside** keep their compensation, which is at most half of the distance to the
 /// next number.
 ///
 /// # Cost
 ///
-/// An array of the leaf's type: 2 bytes for each element of a 16-bit leaf. Fuses; 16-bit leaves run tile by tile. Reads
-/// parameters.
+/// An array of the leaf's dtype: 2 bytes for each element of a 16-bit leaf. Fuses; 16-bit leaves run tile by tile.
+/// Reads parameters.
 ///
 /// # Errors
 ///
@@ -57,8 +57,8 @@ use crate::transform::leaf_types::LeafTypes;
 ///
 /// Kahan, [Further remarks on reducing truncation errors](https://doi.org/10.1145/363707.363723), 1965; Zamirai and
 /// others, [Revisiting BFloat16 training](https://arxiv.org/abs/2010.06192), 2020, section 3.2. Optax and `torch.optim`
-/// have no such thing; torchdistX's `AnyPrecisionAdamW` has it as `use_kahan_summation`. Differs: the sums are in
-/// `f32`, and rounded to the leaf's type once.
+/// have none; torchdistX's `AnyPrecisionAdamW` has it as `use_kahan_summation`. Differs: the sums are in `f32`, and
+/// rounded to the leaf's dtype once.
 pub fn kahan_summation() -> KahanSummation {
     KahanSummation::with()
 }

@@ -1,4 +1,4 @@
-//! Element-wise operations: products, sums, bounds, means over time.
+//! Element-wise operations: products, sums, clipping, moving averages.
 
 mod add_decayed_weights;
 mod apply_every;

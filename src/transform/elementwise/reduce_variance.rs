@@ -37,9 +37,9 @@ use crate::part::prelude::*;
 /// # References
 ///
 /// Yuan, Liu, Wu, Zhou and Gu, [MARS: unleashing the power of variance reduction for training large
-/// models](https://arxiv.org/abs/2411.10438), 2024, equation 10, in the approximate form: the last gradient is the one
-/// of the last batch, not of this one. Optax has none. Differs: in the first step nothing is added, as in the paper,
-/// where the authors' code takes the gradient before it to be zero.
+/// models](https://arxiv.org/abs/2411.10438), 2024, equation 10, in the approximate form: the previous gradient is that
+/// of the previous batch, not recomputed on the current one. Optax has none. Differs: in the first step nothing is
+/// added, as in the paper, where the authors' code takes the gradient before it to be zero.
 pub fn reduce_variance() -> ReduceVariance {
     ReduceVariance::with()
 }

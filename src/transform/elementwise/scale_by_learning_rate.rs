@@ -34,8 +34,9 @@ use crate::part::prelude::*;
 ///
 /// # References
 ///
-/// Optax, [`scale_by_learning_rate`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: there
-/// is no default of "none", with which a chain would climb; the state does not depend on whether a schedule is given.
+/// Optax, [`scale_by_learning_rate`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the
+/// sign is not optional with the rate, as in Optax, whose chain ascends without a rate; the state does not depend on
+/// whether a schedule is given.
 pub fn scale_by_learning_rate(learning_rate: impl IntoHyperparam) -> ScaleByLearningRate {
     ScaleByLearningRate::with(learning_rate)
 }

@@ -37,7 +37,7 @@ use crate::part::prelude::*;
 /// # References
 ///
 /// Mokhtari, Ozdaglar and Pattathil, [A unified analysis of extra-gradient and optimistic gradient methods for saddle
-/// point problems](https://arxiv.org/abs/1901.08511), 2019, with `alpha` and `beta` apart. Optax,
+/// point problems](https://arxiv.org/abs/1901.08511), 2019, with separate `alpha` and `beta`. Optax,
 /// [`scale_by_optimistic_gradient`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `alpha`
 /// and `beta` may be schedules; the gradient kept of a 16-bit leaf is `f32`. PyTorch has none.
 pub fn scale_by_optimistic_gradient() -> ScaleByOptimisticGradient {

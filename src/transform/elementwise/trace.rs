@@ -1,6 +1,6 @@
 use crate::part::prelude::*;
 
-/// Replaces updates by a decaying sum of themselves: momentum.
+/// Applies momentum: replaces updates by their decaying sum.
 ///
 /// # Arithmetic
 ///
@@ -54,9 +54,9 @@ part! {
         decay: FINITE;
     }
     options {
-        /// If true, looks one step ahead (Nesterov momentum).
+        /// If true, uses Nesterov momentum.
         nesterov: bool = false;
-        /// Type of the sum; by default the compute type.
+        /// Dtype of the sum; by default the compute type.
         accumulator_dtype: Option<DType> = None;
     }
     effect Self::effect_of;

@@ -4,8 +4,8 @@ use crate::part::prelude::*;
 
 /// Multiplies the updates by a step size with sufficient decrease of the loss, found by backtracking.
 ///
-/// Put it last: a later stage would change the step that was tried. The updates must point downhill, as those of
-/// [`sgd`](crate::sgd()) do; those of [`adam`](crate::adam()) need not.
+/// Put it last: a later stage would change the step that was tried. The updates must be a descent direction, as those
+/// of [`sgd`](crate::sgd()) are; those of [`adam`](crate::adam()) need not be one.
 ///
 /// # Arithmetic
 ///
@@ -20,12 +20,12 @@ use crate::part::prelude::*;
 /// After `max_backtracking_steps + 1` evaluations the search takes the last `t`, and `decrease_error` in the state is
 /// positive. If the loss there is not finite, or the slope at the start was not negative, `t` is 0 and the updates are
 /// zero, whatever they were. All computations on `t` are in `f64`, sums over elements too; the loss is evaluated at the
-/// parameters that the step leads to, rounded to their types.
+/// parameters that the step leads to, rounded to their dtypes.
 ///
 /// # Cost
 ///
-/// One float of room per parameter. One more pass; reads parameters. `1` to `max_backtracking_steps + 1` evaluations of
-/// the loss, usually one.
+/// Scratch space for one float per parameter. One more pass; reads parameters. `1` to `max_backtracking_steps + 1`
+/// evaluations of the loss, usually one.
 ///
 /// # Errors
 ///
@@ -58,7 +58,7 @@ use crate::part::prelude::*;
 /// derivatives](https://doi.org/10.2140/pjm.1966.16.1), 1966; Vaswani and others, [Painless stochastic gradient:
 /// interpolation, line-search, and convergence rates](https://arxiv.org/abs/1905.09997), 2019. Optax,
 /// [`scale_by_backtracking_linesearch`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs:
-/// after a search that ended at 0 the next one starts anew, where Optax stays at 0 forever; a loss of −∞ is not
+/// after a search that ended at 0 the next one starts from 1, where Optax stays at 0 forever; a loss of −∞ is not
 /// accepted; `rtol` is a fraction of the loss's size, where Optax's `(1 + rtol)·f(w)` requires a negative loss to fall
 /// by that fraction; after a search that ended at 0 the state has the value of the unchanged parameters; no
 /// `store_grad`, since [`minimize_step`](crate::Minimize::minimize_step) keeps the gradient of what it evaluates.

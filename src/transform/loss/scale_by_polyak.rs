@@ -74,10 +74,10 @@ part! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PolyakVariant {
-    /// `sps`: steps back.
+    /// `sps`: the step size is negative.
     #[default]
     Sps,
-    /// `sps+`: stays.
+    /// `sps+`: the step size is zero.
     SpsPlus,
 }
 

@@ -5,7 +5,7 @@ use crate::recipe::words;
 
 /// Multiplies the updates by a step size that satisfies the strong Wolfe conditions.
 ///
-/// The loss decreases by enough, and its slope along the updates becomes flat enough.
+/// These are a sufficient decrease (Armijo) and the curvature condition.
 ///
 /// Quasi-Newton methods such as [`scale_by_lbfgs`](crate::transform::scale_by_lbfgs), which learn from the change of
 /// the slope, need this search. Put it last: a later stage would change the step that was tried.
@@ -29,7 +29,7 @@ use crate::recipe::words;
 /// shorter than `stepsize_precision`. It then takes the point of lowest loss at which the first condition holds;
 /// failing that, the last point, if the loss is lower there; otherwise `t` is 0 and the updates are zero, whatever they
 /// were. The state records the violations. All computations on `t` are in `f64`, sums over elements too; the loss is
-/// evaluated at the parameters that the step leads to, rounded to their types.
+/// evaluated at the parameters that the step leads to, rounded to their dtypes.
 ///
 /// # Cost
 ///
@@ -42,8 +42,8 @@ use crate::recipe::words;
 ///
 /// # Example
 ///
-/// On `w²/2` from 2, a tenth of the gradient is too short a step; twice, four and eight times that are tried, until the
-/// slope is a tenth of the first:
+/// On `w²/2` from 2, an eighth of the gradient is too short a step; the search tries twice, four and eight times that
+/// step, until the slope is at most a tenth of the initial one:
 ///
 /// ```
 /// use gradchain::extra;
@@ -110,7 +110,7 @@ part! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InitialGuess {
-    /// 1, for directions that have a length, such as those of L-BFGS.
+    /// 1, for directions with a natural length, such as those of L-BFGS.
     One,
     /// The step size of the last step, for plain gradients.
     #[default]

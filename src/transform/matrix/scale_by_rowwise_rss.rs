@@ -25,7 +25,7 @@ use crate::part::prelude::*;
 ///
 /// # Example
 ///
-/// The mean squares of the rows are 25 and 4, and then the first has 75 more:
+/// The mean squares of the rows are 25 and 4; the second step adds 75 to the first:
 ///
 /// ```
 /// use gradchain::prelude::*;

@@ -25,7 +25,8 @@ use crate::tree::Layout;
 ///
 /// # Errors
 ///
-/// `init` fails if a leaf is neither a matrix nor described as some, or `consistent_rms` is not finite.
+/// `init` fails if a leaf has other than two axes and no entry in `weight_dimension_numbers`, or if `consistent_rms` is
+/// not finite.
 ///
 /// # Example
 ///
@@ -51,8 +52,8 @@ use crate::tree::Layout;
 /// Jordan et al., [Muon](https://kellerjordan.github.io/posts/muon/), 2024; Liu et al., [Muon is scalable for LLM
 /// training](https://arxiv.org/abs/2502.16982), 2025, for `consistent_rms`: 0.2 gives updates as large as AdamW's.
 /// Optax, `contrib.scale_by_shape`; PyTorch, `optim.Muon`: `adjust_lr_fn="original"` is the default here and
-/// `"match_rms_adamw"` is `consistent_rms(0.2)`, with [`Layout::OutIn`]. Differs: none from Optax. Jordan's code has,
-/// for a kernel `[out, in, h, w]`, `h / w` for `fan_out / fan_in`, and PyTorch takes no kernels.
+/// `"match_rms_adamw"` is `consistent_rms(0.2)`, with [`Layout::OutIn`]. Differs: none from Optax. For a convolution
+/// kernel `[out, in, h, w]` Jordan's code takes `h / w` as `fan_out / fan_in`; PyTorch refuses kernels.
 pub fn scale_by_shape() -> ScaleByShape {
     ScaleByShape::with()
 }

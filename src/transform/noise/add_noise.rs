@@ -17,8 +17,8 @@ use crate::state::{StateWalk, StateWalkMut};
 ///
 /// Each number is a function of the seed, the step, the leaf's path, and the element's place in row-major order alone:
 /// it is the same for every number of threads, memory layout and CPU, and does not depend on the other leaves. Numbers
-/// are drawn in the compute type: for leaves of `f64` from 64 random bits each, at most 8.5 in size; for others in
-/// `f32` from 32, at most 6.6.
+/// are drawn in the compute type: for leaves of `f64` from 64 random bits each, with magnitudes up to 8.5; for others
+/// in `f32` from 32 bits, up to 6.6.
 ///
 /// # Cost
 ///
@@ -61,7 +61,7 @@ part! {
     required {
         /// The variance at the first step.
         eta: NOT_NEGATIVE;
-        /// Rate at which the variance decays.
+        /// Exponent of the decay of the variance.
         gamma: FINITE;
     }
     given {

@@ -11,8 +11,8 @@ use crate::tree::{LeafSpec, SMALL, Tree, TreeMut};
 
 /// Averages per-example gradients, each clipped to a norm, with Gaussian noise: the gradient of DP-SGD.
 ///
-/// It takes a gradient for each example: a tree like the parameters, whose leaves have one more axis in front, as long
-/// as the batch. Hence it cannot stand in a chain, but precedes one, which [`then`](PerExample::then) takes.
+/// It takes per-example gradients (per-sample in PyTorch): a tree like the parameters, whose leaves have a leading
+/// batch axis. Hence it is not a member of a chain, but precedes one: pass the chain to [`then`](PerExample::then).
 /// [`step_per_example`](PerExample::step_per_example) does a step.
 ///
 /// # Arithmetic
@@ -23,7 +23,7 @@ use crate::tree::{LeafSpec, SMALL, Tree, TreeMut};
 /// u ← (Σᵢ gᵢ·min(1, l2_norm_clip / ‖gᵢ‖) + l2_norm_clip·noise_multiplier·N(0, 1)) / n
 /// ```
 ///
-/// Sums and noise are in `f64`, whatever the type of a leaf. Each noise value is a function of the seed, the step, the
+/// Sums and noise are in `f64`, whatever the dtype of a leaf. Each noise value is a function of the seed, the step, the
 /// leaf's path, and the element's place in row-major order. An example whose norm is not finite makes the mean NaN.
 ///
 /// The noise has good statistical quality, but its generator, Philox, is not cryptographic: the seed determines the
@@ -37,7 +37,7 @@ use crate::tree::{LeafSpec, SMALL, Tree, TreeMut};
 /// # Errors
 ///
 /// `init` fails if `l2_norm_clip` is not positive, or `noise_multiplier` is negative or not finite. A step fails if the
-/// gradients do not have one more axis in front, of the same length in all leaves.
+/// gradients lack a leading batch axis of the same length in all leaves.
 ///
 /// # Example
 ///
@@ -200,8 +200,8 @@ impl<T: Stage> PerExample<T> {
     ///
     /// # Errors
     ///
-    /// Fails, with nothing changed, if the leaves of `grads` do not have the shapes of the parameters with one more
-    /// axis in front, of the same length in all; and as [`step`](GradientTransformation::step).
+    /// Fails, with nothing changed, if the leaves of `grads` do not have the shapes of the parameters with a leading
+    /// batch axis of one length; and as [`step`](GradientTransformation::step).
     pub fn step_per_example<P, G>(&self, params: &mut P, grads: &G, state: &mut PerExampleState<T>) -> Result<Outcome>
     where
         P: TreeMut + ?Sized,

@@ -6,23 +6,23 @@ use crate::part::prelude::*;
 
 /// Rounds 16-bit parameters stochastically when updates are added, so that rounding leaves their mean unchanged.
 ///
-/// It comes last in a chain: an update too small to move a `bf16` or `f16` to the next number moves it there now and
-/// then. Leaves of other types pass unchanged.
+/// It comes last in a chain: an update too small to move a `bf16` or `f16` to the next number moves it there
+/// occasionally. Leaves of other dtypes pass unchanged.
 ///
 /// # Arithmetic
 ///
-/// For each element of a 16-bit leaf, where `t` lies between the neighbours `a` and `b` among the numbers of its type:
+/// For each element of a 16-bit leaf, where `t` lies between the neighbours `a` and `b` among the numbers of its dtype:
 ///
 /// ```text
 /// t = p + u                                 in f32
-/// t ← b with chance (t − a)/(b − a), else a
+/// t ← b with probability (t − a)/(b − a), else a
 /// u ← t − p
 /// ```
 ///
 /// The mean of `p` after the step is `p + u`, as computed in `f32`, if `|u| ≤ |p|` or `p` is 0. The emitted update is
-/// rounded to the type of the leaf, as every update is. For larger updates, if that rounding would move the sum, `u` is
-/// rounded stochastically instead, or the mean is off by at most half of the distance of two neighbours. Values too
-/// large for the type become infinite, as with rounding to nearest.
+/// rounded to the dtype of the leaf, as every update is. For larger updates, if that rounding would move the sum, `u`
+/// is rounded stochastically instead, or the mean is off by at most half of the distance of two neighbours. Values too
+/// large for the dtype become infinite, as with rounding to nearest.
 ///
 /// The choice is a function of the seed, the step, the leaf's path, and the element's place in row-major order alone:
 /// it is the same for every number of threads, memory layout and CPU, and after a run is resumed.
@@ -61,8 +61,8 @@ use crate::part::prelude::*;
 ///
 /// Zamirai and others, [Revisiting BFloat16 training](https://arxiv.org/abs/2010.06192), 2020, section 3.2; Gupta and
 /// others, [Deep learning with limited numerical precision](https://arxiv.org/abs/1502.02551), 2015. Optax and
-/// `torch.optim` have no such thing; torchao's optimizers have it as `bf16_stochastic_round`. Differs: `f16` too, and
-/// random numbers by counter.
+/// `torch.optim` have none; torchao's optimizers have it as `bf16_stochastic_round`. Differs: `f16` too, and random
+/// numbers by counter.
 pub fn stochastic_rounding(seed: u64) -> StochasticRounding {
     StochasticRounding::with(seed)
 }

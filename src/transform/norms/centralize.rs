@@ -14,8 +14,8 @@ use crate::part::prelude::*;
 /// u_ij… ← u_ij… − mean_j… u_ij…
 /// ```
 ///
-/// The first axis is taken for the output, as in PyTorch's layers. Flax has it last, where the method means another
-/// mean.
+/// The first axis counts as the output axis, as in PyTorch's layers. Flax's output axis is the last, for which the
+/// paper's mean is over other axes.
 ///
 /// # Cost
 ///
@@ -39,7 +39,7 @@ use crate::part::prelude::*;
 /// # References
 ///
 /// Yong, Huang, Hua and Zhang, [Gradient centralization: a new optimization technique for deep neural
-/// networks](https://arxiv.org/abs/2004.01461), 2020, equation 1: the mean over all that goes into one output. Optax,
+/// networks](https://arxiv.org/abs/2004.01461), 2020, equation 1: the mean over all weights of one output. Optax,
 /// [`centralize`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: none.
 pub fn centralize() -> Centralize {
     Centralize::with()

@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::rescale::{Rescale, Squares, Updates, shrink};
 
-/// Scales down the updates of each leaf to at most a given norm.
+/// Clips the updates of each leaf to a norm of at most `max_norm`.
 ///
 /// # Arithmetic
 ///
@@ -40,7 +40,7 @@ use crate::transform::rescale::{Rescale, Squares, Updates, shrink};
 ///
 /// Pascanu, Mikolov and Bengio, [On the difficulty of training recurrent neural
 /// networks](https://arxiv.org/abs/1211.5063), 2012, algorithm 1, for each leaf. Optax has none;
-/// [`clip_by_block_rms`](crate::transform::clip_by_block_rms) is its relative. Differs: the sum is `f64`.
+/// [`clip_by_block_rms`](crate::transform::clip_by_block_rms) is similar. Differs: the sum is `f64`.
 pub fn clip_by_block_norm(max_norm: impl IntoHyperparam) -> ClipByBlockNorm {
     ClipByBlockNorm::with(max_norm)
 }

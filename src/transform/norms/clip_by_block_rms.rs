@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::rescale::{Rescale, Squares, Updates, shrink};
 
-/// Scales down the updates of each leaf to at most a given root mean square.
+/// Clips the updates of each leaf to a root mean square of at most `threshold`.
 ///
 /// # Arithmetic
 ///

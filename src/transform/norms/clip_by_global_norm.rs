@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::rescale::{Rescale, Squares, Updates, shrink};
 
-/// Scales down all updates together to at most a given norm.
+/// Clips updates by their global norm: scales all leaves down together to a norm of at most `max_norm`.
 ///
 /// # Arithmetic
 ///

@@ -1,7 +1,7 @@
 use crate::part::TwoPass;
 use crate::transform::rescale::{Rescale, Squares, Updates};
 
-/// Divides the updates of all leaves by their common norm.
+/// Divides the updates of all leaves by their global norm.
 ///
 /// # Arithmetic
 ///

@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 
-/// Divides the updates of each leaf by a running root of their squared norm, adds decayed weights, and sums with decay.
+/// Divides the updates of each leaf by their running norm, adds weight decay, and applies momentum.
 ///
 /// # Arithmetic
 ///
@@ -68,7 +68,7 @@ part! {
         weight_decay: FINITE = 0.0;
     }
     options {
-        /// Type of the sum; by default the compute type.
+        /// Dtype of the sum; by default the compute type.
         mu_dtype: Option<DType> = None;
     }
     effect Self::effect_of;

@@ -1,11 +1,11 @@
-//! Multiplication of updates by a ratio of the distance from the first parameters to the gradients so far: two sums
-//! over elements, and a read-only copy of the first parameters.
+//! Multiplication of updates by a ratio of the distance from the initial parameters to the gradients so far: two sums
+//! over elements, and a read-only copy of the initial parameters.
 
 use crate::engine::sum_tile;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
-/// Items of [`TwoPasses`](crate::engine::TwoPasses) with a copy of the first parameters.
+/// Items of [`TwoPasses`](crate::engine::TwoPasses) with a copy of the initial parameters.
 ///
 /// The first pass sums [`squares`], the second multiplies by the factor from
 /// [`scalars`](crate::engine::TwoPasses::scalars).
@@ -30,7 +30,7 @@ macro_rules! anchored {
 }
 pub(super) use anchored;
 
-/// Returns the squares of an update and of the distance from the first parameter.
+/// Returns the squares of an update and of the distance from the initial parameter.
 #[inline(always)]
 pub(super) fn squares<C: Real>(u: C, p: C, first: C) -> [C::Wide; 2] {
     let distance = p.wide() - first.wide();

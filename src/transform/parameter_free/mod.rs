@@ -1,4 +1,4 @@
-//! Step sizes from the distance that the parameters have come.
+//! Learning-rate-free step sizes, from the distance to the initial parameters.
 
 mod anchored;
 mod scale_by_cocob;

@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use core::hint::select_unpredictable;
 
-/// Bets on each element's gradient as on a coin, with the gains of earlier bets: no learning rate.
+/// Computes steps by coin betting on each element's gradient, without a learning rate.
 ///
 /// The update is the step itself, not a direction: no later stage may scale it.
 ///
@@ -12,7 +12,7 @@ use core::hint::select_unpredictable;
 /// ```text
 /// L ← max(L, |u|)                         the largest gradient
 /// G ← G + |u|
-/// R ← max(R − u·(p − x0), 0)              what was won
+/// R ← max(R − u·(p − x0), 0)              reward of the bets
 /// C ← C − u
 /// u ← x0 + C / (L·max(G + L, alpha·L))·(L + R) − p
 /// ```

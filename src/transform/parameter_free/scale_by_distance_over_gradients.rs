@@ -18,7 +18,7 @@ use crate::transform::rescale::factor_in;
 /// # Cost
 ///
 /// One float of state per parameter, two numbers per leaf. One more pass, which reads gradients, parameters and the
-/// first parameters. Does not fuse into one loop.
+/// initial parameters. Does not fuse into one loop.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ part! {
     /// See [`scale_by_distance_over_gradients`].
     pub ScaleByDistanceOverGradients as "scale_by_distance_over_gradients": TwoPass, SAME_DIRECTION;
     hyperparams {
-        /// The first distance, in units of the parameters' norm plus 1. Read once, in `init`.
+        /// The initial distance, in units of the parameters' norm plus 1. Read once, in `init`.
         reps_rel: NOT_NEGATIVE = 1e-6;
         /// Added to the squared gradients.
         eps: NOT_NEGATIVE = 1e-8;
@@ -61,8 +61,8 @@ part! {
         global_scale: FINITE = 1.0;
     }
     options {
-        /// Type of the copy of the first parameters. For `f64` parameters with the default, the distance includes the
-        /// error of rounding them to `f32`.
+        /// Dtype of the copy of the initial parameters. For `f64` parameters with the default, the distance includes
+        /// the error of rounding them to `f32`.
         param_dtype: DType = DType::F32;
     }
 }

@@ -18,7 +18,7 @@ use crate::transform::rescale::factor_in;
 ///
 /// # Cost
 ///
-/// One float of state per parameter. One more pass, which reads gradients, parameters and the first parameters. Does
+/// One float of state per parameter. One more pass, which reads gradients, parameters and the initial parameters. Does
 /// not fuse into one loop.
 ///
 /// # Errors
@@ -66,11 +66,11 @@ part! {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum InitStep {
-    /// As if the parameters were this far from their start.
+    /// An initial value of the largest distance.
     Distance(f64),
-    /// The gradients times this number.
+    /// A learning rate for the first step.
     LearningRate(f64),
-    /// As if the parameters were `x·(1 + ‖x0‖)` from their start: 1e-6 is safe, 1e-4 for networks with batch
+    /// An initial value `x·(1 + ‖x0‖)` of the largest distance: 1e-6 is safe, 1e-4 for networks with batch
     /// normalization.
     Heuristic(f64),
 }
@@ -111,7 +111,7 @@ impl FromRecipe for InitStep {
 pub struct ScaleByDogState {
     /// Steps done.
     pub count: Count,
-    /// The largest distance from the first parameters so far.
+    /// The largest distance from the initial parameters so far.
     pub max_dist: Scalar,
     /// The sum of squared gradients.
     pub sum_sq_norm_grads: Scalar,

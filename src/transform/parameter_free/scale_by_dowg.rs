@@ -5,7 +5,7 @@ use crate::transform::rescale::factor_in;
 
 /// Scales updates by the DoWG step size: the squared largest distance over the root of weighted squared gradients.
 ///
-/// Each gradient is weighted by the distance at its time.
+/// Each square is weighted by the squared distance estimate at its step.
 ///
 /// # Arithmetic
 ///
@@ -19,7 +19,7 @@ use crate::transform::rescale::factor_in;
 ///
 /// # Cost
 ///
-/// One float of state per parameter. One more pass, which reads gradients, parameters and the first parameters. Does
+/// One float of state per parameter. One more pass, which reads gradients, parameters and the initial parameters. Does
 /// not fuse into one loop.
 ///
 /// # Errors

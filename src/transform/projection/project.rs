@@ -1,6 +1,6 @@
 use crate::projection::Projection;
 
-/// Changes updates so that they lead into a set: to its point nearest to their destination.
+/// Changes updates so that the updated parameters are projected onto a set.
 ///
 /// Put it last in a chain. The earlier stages keep their state: momentum and the like continue unchanged.
 ///
@@ -46,7 +46,7 @@ use crate::projection::Projection;
 /// optimizer.step(&mut weights, &vec![0.0, -0.5, 0.0], &mut state)?;
 /// assert_eq!(weights, [0.25, 0.75, 0.0]);
 ///
-/// // One leaf is kept short, whatever happens to the other.
+/// // The norm of one leaf is kept at most 1, whatever happens to the other.
 /// let optimizer = chain((adam(0.1), masked(project(l2_ball(1.0)), Mask::path("0"))));
 /// # let mut params = (vec![0.6_f32, 0.8], vec![3.0_f32]);
 /// # let mut state = optimizer.init(&params)?;

@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::recipe::words;
 
-/// Replaces updates by the sign of their mix with a running mean.
+/// Replaces updates by the sign of their interpolation with a running mean.
 ///
 /// # Arithmetic
 ///
@@ -48,7 +48,7 @@ part! {
     /// See [`scale_by_lion`].
     pub ScaleByLion as "scale_by_lion": OneElementWithMemory;
     hyperparams {
-        /// The mean's share in the mix.
+        /// Weight of the running mean in the interpolation.
         b1: UNIT_INTERVAL = 0.9;
         /// Decay of the mean.
         b2: UNIT_INTERVAL = 0.99;
@@ -56,7 +56,7 @@ part! {
         smooth_beta: FINITE = 1.0;
     }
     options {
-        /// Type of the mean; by default the compute type.
+        /// Dtype of the mean; by default the compute type.
         mu_dtype: Option<DType> = None;
         /// The replacement of the sign.
         mode: LionMode = LionMode::Hard;
@@ -108,7 +108,7 @@ pub struct LionScalars<C> {
 }
 
 impl<C: Real> LionScalars<C> {
-    /// Returns the mix, and advances the mean.
+    /// Returns the interpolation, and advances the mean.
     #[inline(always)]
     fn mix(&self, mu: &mut C, u: C) -> C {
         let x = self.mix_decay * *mu + self.mix_weight * u;

@@ -6,7 +6,7 @@ use core::hint::select_unpredictable;
 /// # Arithmetic
 ///
 /// ```text
-/// u ← −1, 0 or 1                          zero stays the zero it is, NaN stays NaN
+/// u ← −1, 0 or 1                          ±0 and NaN are unmodified
 /// ```
 ///
 /// # Cost

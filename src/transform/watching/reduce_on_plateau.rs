@@ -21,8 +21,8 @@ use crate::recipe::words;
 ///                   scale ← max(scale, min_scale)
 /// ```
 ///
-/// and in every step `u ← u·scale`, with the scale that its value led to. With [`PlateauMode::Max`] a value improves if
-/// it is greater: `mean > best_value + rtol·|best_value| + atol`.
+/// and in every step `u ← u·scale`, with the scale updated by that step's value. With [`PlateauMode::Max`] a value
+/// improves if it is greater: `mean > best_value + rtol·|best_value| + atol`.
 ///
 /// For a value measured once an epoch see [`Plateau`](crate::transform::Plateau).
 ///
@@ -32,8 +32,8 @@ use crate::recipe::words;
 ///
 /// # Errors
 ///
-/// `init` fails if `factor` is not between 0 and 1, `rtol` is not in `[0, 1]`, `atol` is negative, both are 0,
-/// `min_scale` is not finite, or `patience` or `accumulation_size` is 0.
+/// `init` fails if `factor` is not in `(0, 1)`, `rtol` is not in `[0, 1]`, `atol` is negative, both are 0, `min_scale`
+/// is not finite, or `patience` or `accumulation_size` is 0.
 ///
 /// # Example
 ///
@@ -58,7 +58,7 @@ use crate::recipe::words;
 /// # References
 ///
 /// Optax, [`contrib.reduce_on_plateau`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: losses are
-/// kept in `f64`, in Optax in the type of the parameters; the relative tolerance is a fraction of the best value's
+/// kept in `f64`, in Optax in the dtype of the parameters; the relative tolerance is a fraction of the best value's
 /// size, where Optax tests `mean < (1 − rtol)·best_value − atol`, by which a negative loss improves while it rises;
 /// [`mode`](ReduceOnPlateau::mode) is an addition; `patience` and `accumulation_size` of 0 are refused: with them Optax
 /// reduces on improvement, or never. PyTorch's `ReduceLROnPlateau` has the same `mode`, tests either a relative or an
@@ -110,7 +110,7 @@ pub enum PlateauMode {
 words!(PlateauMode { Min = "min", Max = "max" });
 
 impl PlateauMode {
-    /// Returns the value that every other improves.
+    /// Returns the initial best value, which every other value improves.
     fn worst(self) -> f64 {
         match self {
             PlateauMode::Min => f64::INFINITY,

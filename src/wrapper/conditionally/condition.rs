@@ -9,7 +9,7 @@ use crate::recipe::{Recipe, ToRecipe};
 ///
 /// It is an argument of [`conditionally_transform`](crate::wrapper::conditionally_transform) and
 /// [`conditionally_mask`](crate::wrapper::conditionally_mask). Its inputs are part of its type, and so of the
-/// wrapper's: with [`value_lt`], a transformation of gradients needs the loss.
+/// wrapper's: with [`value_lt`], every step needs the loss, even if the inner transformation needs only gradients.
 pub trait Condition: Clone + fmt::Debug + Send + Sync + 'static {
     /// The inputs besides the step count.
     type Needs: Needs;

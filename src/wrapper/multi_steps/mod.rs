@@ -18,7 +18,7 @@ use crate::tree::TreeMut;
 
 /// Accumulates the gradients of `every_k_schedule` mini-steps and passes their mean to a transformation.
 ///
-/// It allows training with batches larger than memory.
+/// Gradient accumulation allows training with batches larger than memory.
 ///
 /// # Arithmetic
 ///
@@ -70,7 +70,7 @@ use crate::tree::TreeMut;
 /// # References
 ///
 /// Optax, [`MultiSteps`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs: a NaN does not
-/// stay in the accumulator for ever; neither the inner transformation nor later members run on mini-steps that do not
+/// stay in the accumulator forever; neither the inner transformation nor later members run on mini-steps that do not
 /// emit; [`Outcome::emitted`] reports an emitted update, where Optax has counters, which are wrong after a skipped
 /// step; `f64` gradients are accumulated in `f64`; losses are accumulated like gradients, instead of the last one being
 /// used; mini-steps can have weights; a partial window can be flushed.
@@ -108,7 +108,7 @@ impl EveryK {
     }
 }
 
-/// Displays a whole number as such.
+/// Displays an integer without a fraction.
 impl fmt::Display for EveryK {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -128,7 +128,7 @@ impl ToRecipe for EveryK {
     }
 }
 
-/// Reads a whole number, which may be a string if it is too large for TOML, or a schedule.
+/// Reads an integer, which may be a string if it is too large for TOML, or a schedule.
 impl FromRecipe for EveryK {
     fn from_recipe(node: &Node<'_>) -> recipe::Result<EveryK> {
         let wrong = || node.wrong("an integer or a schedule");
@@ -184,7 +184,7 @@ wrapper! {
 impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
     /// Discards the gradients of a mini-step by a function: [`skip_not_finite`] or [`skip_large_updates`].
     ///
-    /// The window continues as if the mini-step had not been.
+    /// The window continues as if the mini-step had not occurred.
     ///
     /// ```
     /// use gradchain::prelude::*;

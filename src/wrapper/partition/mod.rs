@@ -50,7 +50,7 @@ pub use group::IntoGroup;
 /// # References
 ///
 /// Optax, [`partition`](https://optax.readthedocs.io/en/latest/api/combining_optimizers.html) (`multi_transform`).
-/// Differs: labels are [`Labels`], not distinguished by callability.
+/// Differs: labels are [`Labels`], not distinguished by callability. PyTorch: parameter groups.
 pub fn partition<G: IntoGroup>(transforms: G, labels: impl Into<Labels>) -> Partition<G::Group> {
     let (names, members) = transforms.into_group();
     Partition { names, members, labels: labels.into() }

@@ -9,11 +9,11 @@ use crate::state::{Evaluation, StateWalk, StateWalkMut};
 /// Sharpness-aware minimization: ascends with an adversarial optimizer, then descends with the gradient found there.
 ///
 /// Each `step` takes one gradient: `sync_period − 1` steps ascend, then one descends from the point where the round
-/// began. In between, the parameters are the adversarial ones. The state has the ones to evaluate, see
+/// began. In between, the parameters are the adversarial ones. The state holds the parameters for evaluation, see
 /// [`eval_params`](crate::OptState::eval_params). To run a whole round in each step, which evaluates gradients at
 /// adversarial points, use [`opaque_mode`](Sam::opaque_mode).
 ///
-/// The adversarial optimizer is written as if it were to minimize; its updates are reversed. The one of the paper is
+/// Write the adversarial optimizer as for minimization; its updates are negated. The paper's is
 /// `chain((normalize(), sgd(rho)))`.
 ///
 /// # Arithmetic
@@ -39,7 +39,8 @@ use crate::state::{Evaluation, StateWalk, StateWalkMut};
 ///
 /// # Example
 ///
-/// On `p²/2`, whose gradient is `p`: from 1 up to 1.5, and from 1 down by half the gradient there:
+/// On `p²/2`, whose gradient is `p`, the first step ascends from 1 to 1.5, and the second descends from 1 by half the
+/// gradient at 1.5:
 ///
 /// ```
 /// use gradchain::prelude::*;

@@ -58,7 +58,7 @@ impl<O: Stage, A: Stage> Sam<O, A> {
     }
 }
 
-/// Returns a step at the start of the round.
+/// Returns the step context with the parameters at the start of the round.
 fn at_round_start<'a>(cache: &'a Moments, here: bool, at: &StepContext<'a>) -> StepContext<'a> {
     StepContext { params: if here { at.params } else { ParamSource::Arrays(cache) }, ..*at }
 }

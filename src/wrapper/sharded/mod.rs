@@ -14,11 +14,11 @@ use crate::state::{SHARES, StateWalk, StateWalkMut};
 
 /// Shards the work and state of a transformation over the ranks of a [`Collective`]: ZeRO, stage 1, for any chain.
 ///
-/// Every rank has all parameters, gradients of its own (those of its part of a batch), and the state of its share of
-/// the parameters. In a step the ranks reduce their gradients to the owners of the state, each rank computes the
-/// updates of its share, and all get all updates.
+/// Every rank has all parameters, the gradients of its part of a batch, and a shard of the state. A step
+/// reduce-scatters the gradients to the owners of the state, each rank computes the updates of its shard, and an
+/// all-gather distributes the updates.
 ///
-/// Leaves are cut into the engine's chunks of 16384 elements, and each rank gets the same number of bytes. Parts that
+/// Leaves are sharded by the engine's chunks of 16384 elements, and each rank gets the same number of bytes. Parts that
 /// need whole leaves, such as [`muon`](crate::muon()), [`sm3`](crate::optimizer::sm3()) or
 /// [`adafactor`](crate::adafactor()), get whole leaves, each owned by one rank; their cost is divided as evenly as
 /// possible. Norms and other reductions are added in the order of chunks, whichever rank computed them.
@@ -26,10 +26,10 @@ use crate::state::{SHARES, StateWalk, StateWalkMut};
 /// # Reproducibility
 ///
 /// The result is bitwise identical for every number of ranks, and without this wrapper, if the mean of the gradients
-/// is. That mean is added in pairs of neighbouring ranks, then pairs of pairs, and so on, and divided by their number.
-/// Let each rank pass the [`PairwiseMean`](crate::collective::PairwiseMean) of its [`parts`](crate::collective::parts)
-/// of a batch, and set their number with [`parts`](Sharded::parts). Then the mean is bitwise identical for every number
-/// of ranks, if no element overflows or is subnormal.
+/// is. That mean is a pairwise sum over neighbouring ranks, divided by their number. Let each rank pass the
+/// [`PairwiseMean`](crate::collective::PairwiseMean) of its [`parts`](crate::collective::parts) of a batch, and set
+/// their number with [`parts`](Sharded::parts). Then the mean is bitwise identical for every number of ranks, if no
+/// element overflows or is subnormal.
 ///
 /// # Arithmetic
 ///
@@ -40,11 +40,11 @@ use crate::state::{SHARES, StateWalk, StateWalkMut};
 ///
 /// # Placement
 ///
-/// Around all that needs the mean gradient, such as a clip or [`apply_if_finite`](crate::apply_if_finite). Parts
-/// outside see the gradient of their own rank. So [`multi_steps`](crate::multi_steps) around it accumulates on each
-/// rank, and gradients are sent once a window; only the comparison of each step is sent in between. Inside, gradients
-/// are sent in every mini-step, and the accumulator is sharded too. Outer parts must decide the same on all ranks; an
-/// outer `apply_if_finite` does not, and ends in an error on all ranks.
+/// Put it around all parts that need the mean gradient, such as a clip or [`apply_if_finite`](crate::apply_if_finite).
+/// Parts outside see the gradient of their own rank. So [`multi_steps`](crate::multi_steps) around it accumulates on
+/// each rank, and gradients are sent once a window; only the comparison of each step is sent in between. Inside,
+/// gradients are sent in every mini-step, and the accumulator is sharded too. Outer parts must decide the same on all
+/// ranks; an outer `apply_if_finite` does not, and ends in an error on all ranks.
 ///
 /// The state is the inner state, with the same names, without the elements that other ranks own.
 ///

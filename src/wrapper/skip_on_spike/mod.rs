@@ -25,8 +25,9 @@ use crate::part::prelude::*;
 ///             mean ← mean + a·d;  variance ← (1 − a)·(variance + a·d²)
 /// ```
 ///
-/// For the first steps mean and variance are those of all values, then running ones. After `max_consecutive` finite
-/// spikes in a row the next one counts as a change of level: the step runs, and `n` starts again from 0.
+/// In the first steps mean and variance cover all values; later they are exponential moving averages. After
+/// `max_consecutive` finite spikes in a row the next one counts as a change of level: the step runs, and `n` starts
+/// again from 0.
 ///
 /// Defaults: `decay` 0.97, `warmup_steps` 25, `max_consecutive` 10.
 ///

@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// GaLore: Adam, or another optimizer, on gradients projected to a low-rank space.
+/// GaLore: Adam, or another optimizer, on gradients projected to a low-rank subspace.
 ///
 /// Needs the feature `faer`.
 ///
@@ -60,7 +60,7 @@ optimizer! {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             scale [0.scale] "Sets the factor of the updates of matrices.",
-            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+            weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.";
         options:
             weight_dimension_numbers: WeightDimensionNumbers [0.weight_dimension_numbers]
                 "Sets which axes of a leaf are the rows and columns of a matrix.",
@@ -73,7 +73,7 @@ optimizer! {
 }
 
 impl<T: Stage<Needs = Nothing>> Galore<T> {
-    /// Sets the transformation run in the low-rank space.
+    /// Sets the transformation run in the low-rank subspace.
     pub fn base_optimizer<B: Stage<Needs = Nothing>>(self, base_optimizer: B) -> Galore<B> {
         let (galore, decay, rate) = self.chain;
         Galore { chain: (galore.base_optimizer(base_optimizer), decay, rate) }

@@ -33,7 +33,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Example
 ///
-/// A number is divided by the root of the sum of its squares:
+/// The gradients of a scalar are divided by the root of the sum of their squares:
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -66,11 +66,11 @@ optimizer! {
             b2 [0.b2] "Sets the decay of the factors, in `(0, 1]`; 1 is no decay.",
             eps [0.eps] "Sets the epsilon added to the eigenvalues; positive.",
             momentum [1.decay] "Sets the decay of the momentum.",
-            weight_decay [2.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+            weight_decay [2.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.";
         options:
             mask: Mask [2.mask] "Sets which leaves decay.",
             nesterov: bool [1.nesterov] "Sets whether the momentum is Nesterov's.",
-            accumulator_dtype: Option<DType> [1.accumulator_dtype] "Sets the type of the momentum.",
+            accumulator_dtype: Option<DType> [1.accumulator_dtype] "Sets the dtype of the momentum.",
             weight_dimension_numbers: WeightDimensionNumbers [0.weight_dimension_numbers]
                 "Sets which axes of a leaf are the rows and columns of a matrix.";
         integers:

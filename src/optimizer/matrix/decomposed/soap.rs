@@ -23,7 +23,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// See [`scale_by_soap`]: twice the sides of a matrix squared in state, and products with them in every step.
+/// See [`scale_by_soap`]: `2·(n² + m²)` more floats of state for a matrix of `n × m`, and matrix products in every
+/// step.
 ///
 /// # Errors
 ///
@@ -63,7 +64,7 @@ optimizer! {
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
             eps [0.eps] "Sets the epsilon added to the root.",
-            weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
+            weight_decay [1.inner.weight_decay] "Sets the decoupled weight decay, multiplied by the learning rate.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",
             shampoo_beta: Option<f64> [0.shampoo_beta] "Sets the decay of the preconditioner, in `[0, 1)`.",
@@ -72,6 +73,6 @@ optimizer! {
         integers:
             precondition_frequency: u64 [0.precondition_frequency] "Sets the number of steps from one basis to the \
                                                                     next; at least 1.",
-            max_precond_dim: usize [0.max_precond_dim] "Sets the length of the longest side with a basis.";
+            max_precond_dim: usize [0.max_precond_dim] "Sets the largest dimension that is preconditioned.";
     }
 }

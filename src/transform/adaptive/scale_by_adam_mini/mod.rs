@@ -8,7 +8,7 @@ use crate::part::prelude::*;
 /// Divides a running mean of the updates by the root of one second moment for each block of elements.
 ///
 /// Within a block of weights that belong together, such as those of one output, one learning rate is about as good as
-/// many, and the second moment needs next to no memory.
+/// many, and the second moment needs almost no memory.
 ///
 /// # Arithmetic
 ///
@@ -71,7 +71,7 @@ part! {
     options {
         /// The blocks of elements that share a second moment.
         blocks: Blocks = Blocks::default();
-        /// Type of the first moment; by default the compute type.
+        /// Dtype of the first moment; by default the compute type.
         mu_dtype: Option<DType> = None;
     }
 }

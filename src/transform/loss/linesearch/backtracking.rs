@@ -1,4 +1,4 @@
-//! Backtracking: shorter steps until the loss decreases by enough.
+//! Backtracking: shorter steps until the decrease of the loss is sufficient (Armijo).
 
 use super::{Line, Point, guess_or_one, positive_part};
 

@@ -99,7 +99,7 @@ impl Zoom {
         });
         let curvature = match self.curv_rtol {
             f64::INFINITY => 0.0,
-            // At a bend the slope jumps, and may nowhere be small.
+            // At a kink the slope jumps, and may be small nowhere.
             _ if point.on_bound.is_some() => 0.0,
             rtol => point.slope.abs() - rtol * start.slope.abs(),
         };

@@ -18,9 +18,10 @@ use crate::tree::LeafSpec;
 /// u ← A·G·B
 /// ```
 ///
-/// The roots are refreshed in each of the first `precondition_frequency` steps, since young factors have no rank yet,
+/// The roots are refreshed in each of the first `precondition_frequency` steps, since the first factors have low rank,
 /// and from then on every `precondition_frequency` steps. Fresh roots make a `u` with `‖u‖² ≤ min(rows, columns)/w`. If
-/// older roots exceed that bound, `G` has a direction that they do not know, and they are refreshed in that step too.
+/// older roots exceed that bound, `G` has a component outside the range of their factors, and they are refreshed in
+/// that step too.
 ///
 /// In the first [`start_preconditioning_step`](ScaleByShampoo::start_preconditioning_step) steps a matrix's updates
 /// stay as they are while `L` and `R` accumulate.
@@ -46,8 +47,8 @@ use crate::tree::LeafSpec;
 ///
 /// # Errors
 ///
-/// `init` fails if `b2` is not in `(0, 1]`, `eps` is not positive and finite, `precondition_frequency` is 0, or a leaf
-/// is described as anything but one matrix.
+/// `init` fails if `b2` is not in `(0, 1]`, `eps` is not positive and finite, `precondition_frequency` is 0, or an
+/// entry of `weight_dimension_numbers` does not describe its leaf as one matrix.
 ///
 /// # Example
 ///
@@ -72,9 +73,9 @@ use crate::tree::LeafSpec;
 /// 2018, algorithm 1; Anil, Gupta, Koren, Regan and Singer, [Scalable second order optimization for deep
 /// learning](https://arxiv.org/abs/2002.09018), 2020, for `b2` and sides without a factor. Optax has none. Differs:
 /// `eps` is added where a root is taken instead of once at the start, which is the same where `b2` is 1; roots are also
-/// refreshed where they are too old for a gradient; leaves of more than two axes are matrices if they are described as
-/// such, never tensors. [`graft`](crate::wrapper::graft()) gives the updates the size of another optimizer's, as Anil
-/// and others do.
+/// refreshed if they exceed the bound above; leaves of more than two axes are matrices if they are described as such,
+/// never tensors. [`graft`](crate::wrapper::graft()) gives the updates the size of another optimizer's, as Anil and
+/// others do.
 pub fn scale_by_shampoo() -> ScaleByShampoo {
     ScaleByShampoo::with()
 }
@@ -93,7 +94,7 @@ part! {
         weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();
     }
     integers {
-        /// Number of steps that a root is kept, after as many first steps that refresh it each time.
+        /// Number of steps between refreshes of a root. As many first steps refresh it each.
         precondition_frequency: u64 = 10, AT_LEAST_1;
         /// Number of updates of a matrix that pass unchanged before the first preconditioned one.
         start_preconditioning_step: u64 = 0;

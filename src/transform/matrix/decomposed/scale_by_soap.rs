@@ -40,12 +40,12 @@ use crate::tree::LeafSpec;
 ///
 /// # Errors
 ///
-/// `init` fails if a decay is not in `[0, 1)`, `eps` is negative or not finite, `precondition_frequency` is 0, or a
-/// leaf is described as anything but one matrix.
+/// `init` fails if a decay is not in `[0, 1)`, `eps` is negative or not finite, `precondition_frequency` is 0, or an
+/// entry of `weight_dimension_numbers` does not describe its leaf as one matrix.
 ///
 /// # Example
 ///
-/// The axes of the basis are those of the matrix here, so that the second step is Adam's:
+/// Here the eigenvectors are the coordinate axes, so the second step is Adam's:
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -67,8 +67,8 @@ use crate::tree::LeafSpec;
 ///
 /// Vyas, Morwani, Zhao, Shapira, Brandfonbrener, Janson and Kakade, [SOAP: improving and stabilizing Shampoo using
 /// Adam](https://arxiv.org/abs/2409.11321), 2024, algorithms 3 and 4. Optax has none. Differs: the first step and the
-/// order of the columns are those of the authors' code, which the paper does not tell; it makes a zero step of leaves
-/// that are no matrices too, and merges axes.
+/// order of the columns are those of the authors' code, which the paper does not specify; that code also makes a zero
+/// first step for leaves that are no matrices, and merges axes.
 pub fn scale_by_soap() -> ScaleBySoap {
     ScaleBySoap::with()
 }

@@ -37,7 +37,7 @@ use means::{Factor, Factored, Plain};
 /// # Cost
 ///
 /// For a factored leaf of `n × m`, `n + m` floats of state; for others one per parameter. One more pass, which only
-/// reads the updates. It has them stored in memory if an earlier stage changed them, and gradients copied if they are
+/// reads the updates. They are stored in memory if an earlier stage changed them, and gradients are copied if they are
 /// 16-bit or have another memory order than the parameters. Reads no parameters.
 ///
 /// # Errors
@@ -69,7 +69,7 @@ use means::{Factor, Factored, Plain};
 /// cost](https://arxiv.org/abs/1804.04235), 2018, algorithms 4 and 5. Optax,
 /// [`scale_by_factored_rms`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: until step
 /// `step_offset` is past, `β` is 0, where Optax gives NaN; squares are summed in `f64`; unused arrays of a leaf are
-/// absent instead of of length 1; no `decay_rate_fn`, since `decay_rate` takes a schedule.
+/// absent, where Optax's have length 1; no `decay_rate_fn`, since `decay_rate` takes a schedule.
 pub fn scale_by_factored_rms() -> ScaleByFactoredRms {
     ScaleByFactoredRms::with()
 }
@@ -78,7 +78,7 @@ part! {
     /// See [`scale_by_factored_rms`].
     pub ScaleByFactoredRms as "scale_by_factored_rms": WithLeafStatistics, SCALE_INVARIANT;
     hyperparams {
-        /// Rate at which the mean becomes longer.
+        /// Exponent in the decay `β = 1 − t^−decay_rate`.
         decay_rate: NOT_NEGATIVE = 0.8;
         /// Added to squares.
         epsilon: NOT_NEGATIVE = 1e-30;
@@ -88,7 +88,7 @@ part! {
         factored: bool = true;
     }
     integers {
-        /// The step at which fine-tuning begins; may be negative, to start with a long mean.
+        /// The step at which fine-tuning begins; may be negative, to start with a decay close to 1.
         step_offset: i64 = 0;
         /// Least length of the second longest axis of a factored leaf.
         min_dim_size_to_factor: usize = 128;

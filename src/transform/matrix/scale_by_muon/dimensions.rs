@@ -130,7 +130,7 @@ pub struct WeightDimensionNumbers {
 impl WeightDimensionNumbers {
     /// Sets the axes of each leaf or [subtree](crate::select#subtrees).
     ///
-    /// Each entry must name a leaf, no leaf two of them, and each leaf must have the axes.
+    /// Each entry must match a leaf, no leaf may match two entries, and each leaf must have the axes.
     pub fn tree<P: Into<String>, A: Into<MatrixAxes>>(
         entries: impl IntoIterator<Item = (P, A)>,
     ) -> WeightDimensionNumbers {

@@ -44,8 +44,8 @@ pub use self::newton_schulz::{NsCoeffs, Preconditioning};
 ///
 /// # Errors
 ///
-/// `init` fails if `beta` is not in `[0, 1)`, `eps` is negative or not finite, there are no coefficients, or a leaf is
-/// neither a matrix nor described as some.
+/// `init` fails if `beta` is not in `[0, 1)`, `eps` is negative or not finite, there are no coefficients, or a leaf has
+/// other than two axes and no entry in `weight_dimension_numbers`.
 ///
 /// # Example
 ///
@@ -89,7 +89,7 @@ part! {
     options {
         /// The coefficients of the iteration: three numbers for all steps, or a row of three for each step.
         ns_coeffs: NsCoeffs = NsCoeffs::standard();
-        /// Type of the running mean; by default the compute type.
+        /// Dtype of the running mean; by default the compute type.
         mu_dtype: Option<DType> = None;
         /// If true, the running mean uses Nesterov momentum.
         nesterov: bool = true;

@@ -1,4 +1,4 @@
-//! The same on leaves that a device holds.
+//! Muon on leaves that a device holds.
 
 use super::dimensions::MatrixOffsets;
 use super::newton_schulz::{EPS_FROM, MIN_SQUARED_NORM, Matrices, Preconditioning, iterate};

@@ -1,4 +1,4 @@
-//! The loops over elements and axis numbers, per SIMD level.
+//! The loops over elements and axis accumulators, per SIMD level.
 
 use core::hint::select_unpredictable;
 
@@ -69,7 +69,7 @@ impl<C: Real> Job for Elements<'_, C> {
     }
 }
 
-/// The bounds of elements from `start` on: the least number of their places along all axes.
+/// The bounds of elements from `start` on: the minimum of their accumulators over all axes.
 pub(super) struct Least<'a, C> {
     pub(super) layout: &'a Layout,
     pub(super) start: usize,
@@ -105,7 +105,7 @@ fn least<C: Real>(bound: C, mu: &[C], to: &mut [C]) {
 }
 
 impl Layout {
-    /// Returns the least number of a run's places along the outer axes.
+    /// Returns the minimum of a run's accumulators over the outer axes.
     ///
     /// A run extends along the innermost axis.
     #[inline(always)]
@@ -120,7 +120,7 @@ impl Layout {
         bound
     }
 
-    /// Raises the numbers of a run's places along the outer axes to `largest`.
+    /// Raises a run's accumulators of the outer axes to at least `largest`.
     #[inline(always)]
     fn raise_maxima<C: Real>(&self, run: usize, largest: C, next: &mut [C]) {
         let mut rest = run;
@@ -132,14 +132,14 @@ impl Layout {
     }
 }
 
-/// Computes the next numbers of all axes from a block of the outermost axis, run by run.
+/// Computes the next accumulators of all axes from a block of the outermost axis, run by run.
 pub(super) struct Rows<'a, C> {
     pub(super) k: Scalars<C>,
     pub(super) layout: &'a Layout,
     pub(super) first: usize,
     pub(super) u: &'a [C],
     pub(super) mu: &'a [C],
-    /// The numbers of all axes, for this block.
+    /// The accumulators of all axes, for this block.
     pub(super) next: &'a mut [C],
 }
 
@@ -172,7 +172,7 @@ impl<C: Real> Job for Rows<'_, C> {
 }
 
 impl<C: Real> Rows<'_, C> {
-    /// Handles `R` runs: loads the inner axis's numbers once, reads `R` memory streams.
+    /// Handles `R` runs: loads the inner axis's accumulators once, reads `R` memory streams.
     #[inline(always)]
     fn interleaved<const R: usize>(self) {
         let Rows { k, layout, first, u, mu, next } = self;
@@ -192,7 +192,7 @@ impl<C: Real> Rows<'_, C> {
 const LANES: usize = 16;
 const PREFETCHED: usize = 16;
 
-/// Updates all axes' next numbers with `R` runs.
+/// Updates all axes' next accumulators with `R` runs.
 #[inline(always)]
 fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize, u: &[C], mu: &[C], next: &mut [C]) {
     let [len, inner] = layout.axes[layout.axes.len() - 1];

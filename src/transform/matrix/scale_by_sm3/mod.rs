@@ -13,7 +13,7 @@ use loops::{Elements, Least, Rows, Scalars};
 
 /// Divides updates by the root of a bound on their summed squares, and averages the result.
 ///
-/// The bound is kept as one number per index of each axis.
+/// The bound is the minimum of one accumulator per index of each axis.
 ///
 /// # Arithmetic
 ///
@@ -26,7 +26,7 @@ use loops::{Elements, Least, Rows, Scalars};
 /// u ← m
 /// ```
 ///
-/// A leaf of one axis, or none, has `v` itself: with `b2` 1 that is Adagrad.
+/// A leaf of one axis, or none, stores `v` itself: with `b2` 1 that is Adagrad.
 ///
 /// # Cost
 ///
@@ -83,7 +83,7 @@ part! {
 pub struct ScaleBySm3State {
     /// Steps done.
     pub count: Count,
-    /// One number for each index of each axis, the axes one after another.
+    /// One accumulator for each index of each axis, the axes one after another.
     pub mu: Moments,
     /// `mu` before the step, of leaves with two axes or more.
     before: Moments,
@@ -109,7 +109,7 @@ struct Layout {
     per: usize,
 }
 
-/// The most blocks of a leaf, and a block's least elements.
+/// The maximum number of blocks of a leaf, and the minimum number of elements of a block.
 const BLOCKS: usize = 16;
 const BLOCK: usize = 1 << 16;
 

@@ -14,7 +14,7 @@ use crate::recipe::Recipe;
 /// use gradchain::prelude::*;
 /// use gradchain::transform::{Measure, snapshot};
 ///
-/// /// The largest power of two that the mean square has in it, for a histogram.
+/// /// The binary exponent of the mean square, for a histogram.
 /// #[derive(Clone, Debug)]
 /// struct Magnitude;
 ///
@@ -158,7 +158,7 @@ impl Measure for NotFinite {
 /// use gradchain::prelude::*;
 /// use gradchain::transform::{measure_fn, snapshot};
 ///
-/// // How much of the tree a `clip(1.0)` changes.
+/// // The fraction of elements that `clip(1.0)` changes.
 /// let clipped = measure_fn("clipped", |u| f64::from(u.abs() > 1.0), |sum, elements| sum / elements as f64);
 /// let optimizer = chain((snapshot("clipped", clipped), clip(1.0), sgd(0.1)));
 /// let mut params = vec![0.0_f32; 4];

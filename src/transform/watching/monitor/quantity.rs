@@ -48,8 +48,8 @@ pub fn of_params(measure: impl Measure) -> Quantity {
     Quantity(Kind::Params(Arc::new(measure)))
 }
 
-/// Divides one number by another; for [`monitor`](crate::transform::monitor). For a leaf or a group it is the ratio of
-/// its own numbers.
+/// Divides one measurement by another; for [`monitor`](crate::transform::monitor). For a leaf or a group it is the
+/// ratio of its own numbers.
 ///
 /// After an optimizer, the norm of the updates over that of the parameters is the relative size of a step: for many
 /// networks about 10⁻³.
@@ -208,7 +208,7 @@ impl MeasureWithEma {
         self
     }
 
-    /// Sets the type that the mean is kept in, rounded after each step; by default `f64`.
+    /// Sets the dtype of the mean, which is rounded after each step; by default `f64`.
     pub fn accumulator_dtype(mut self, accumulator_dtype: impl Into<Option<DType>>) -> Self {
         self.accumulator_dtype = accumulator_dtype.into();
         self

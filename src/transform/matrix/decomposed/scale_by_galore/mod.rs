@@ -14,7 +14,7 @@ use crate::state::StateWalk;
 use crate::transform::adaptive::{ScaleByAdam, scale_by_adam};
 use crate::tree::{LeafSpec, Structure};
 
-/// Runs a transformation on gradients projected to a low-rank space, and projects its updates back.
+/// Runs a transformation on gradients projected to a low-rank subspace, and projects its updates back.
 ///
 /// The state of a matrix is as small as that space. Needs the feature `faer`.
 ///
@@ -48,7 +48,7 @@ use crate::tree::{LeafSpec, Structure};
 /// # Errors
 ///
 /// `init` fails if `rank` or `update_proj_gap` is 0, `scale` is not finite, the base optimizer reads parameters, or a
-/// leaf is described as anything but one matrix.
+/// leaf's entry of `weight_dimension_numbers` does not describe it as one matrix.
 ///
 /// # Example
 ///
