@@ -57,7 +57,7 @@
 //!
 //! ## Parts of your own
 //!
-//! * [A rule of your own](own_rule)
+//! * [An element rule of your own](own_rule)
 //! * [A two-pass part of your own](own_two_pass)
 //! * [A wrapper of your own](own_wrapper)
 //! * [A whole-tree part of your own](own_whole_tree)

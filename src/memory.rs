@@ -10,7 +10,7 @@
 //!   the wrong leaf panics instead of reaching another array's memory.
 //! * No two threads get overlapping chunks of the same slice: `engine::chunks` cuts chunks once, and each belongs to
 //!   one task.
-#![allow(unsafe_code, reason = "pieces of many arrays on many threads, without allocation: see the module's head")]
+#![allow(unsafe_code, reason = "disjoint slices of arrays on many threads, without allocation: see the module docs")]
 
 mod pages;
 mod strided;

@@ -162,7 +162,7 @@ pub(crate) struct Resolved {
     /// Leaves whose dtype may change.
     cast: HashSet<String>,
     /// Buffers that keep their values.
-    #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "only what was saved has buffers"))]
+    #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "only saved states have buffers"))]
     kept: HashSet<String>,
     /// Old paths by new ones, also of dropped leaves.
     values: HashMap<String, String>,

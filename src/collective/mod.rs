@@ -1,6 +1,6 @@
 //! Communication between processes that train together.
 //!
-//! Guide: [Many machines](https://docs.rs/gradchain/latest/gradchain/_guide/many_machines/index.html).
+//! Guide: [Several processes](https://docs.rs/gradchain/latest/gradchain/_guide/many_machines/index.html).
 //!
 //! A [`Collective`] is a group of processes or threads, its *ranks*, each of which calls the same methods in the same
 //! order. [`threads`] makes a group of threads of one process; the crate `gradchain-mpi` makes a group of processes on

@@ -1,5 +1,5 @@
 //! One step: its passes over all leaves and the barriers between them.
-#![allow(unsafe_code, reason = "pieces of raw leaves on many threads; see `memory`")]
+#![allow(unsafe_code, reason = "disjoint slices of raw leaves on many threads; see `memory`")]
 
 use core::ptr::NonNull;
 

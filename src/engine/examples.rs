@@ -1,5 +1,5 @@
 //! Per-example gradients, which have an additional first axis.
-#![allow(unsafe_code, reason = "stretches of raw leaves of any type and layout; see `memory`")]
+#![allow(unsafe_code, reason = "slices of raw leaves of any dtype and layout; see `memory`")]
 
 use core::marker::PhantomData;
 

@@ -1,5 +1,5 @@
 //! Fused loops on one tile or one whole chunk.
-#![allow(unsafe_code, reason = "state arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
+#![allow(unsafe_code, reason = "state arrays are split at the chunks of their leaves; see `memory`")]
 
 use super::convert::{load, store};
 use super::passes::{self, Passes};

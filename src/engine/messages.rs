@@ -1,5 +1,5 @@
 //! The layout of chunks in messages between processes.
-#![allow(unsafe_code, reason = "pieces of messages and arrays on many threads; see `memory`")]
+#![allow(unsafe_code, reason = "disjoint slices of messages and arrays on many threads; see `memory`")]
 
 use core::ops::Range;
 

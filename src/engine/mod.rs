@@ -3,10 +3,7 @@
 //! Most authors need only [`Rule`], the arithmetic on one element. Reductions, whole-leaf work and wrappers have forms
 //! of their own, and all forms implement [`Stage`]. `docs/architecture.md` explains the design.
 
-#![allow(
-    unreachable_pub,
-    reason = "the engine's protocol is part of signatures of what is public, and cannot be named outside"
-)]
+#![allow(unreachable_pub, reason = "public signatures contain the protocol, which cannot be named outside")]
 
 mod absent;
 mod bounds;

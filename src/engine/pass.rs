@@ -1,5 +1,5 @@
 //! One pass of a chain over chunks, compiled per chain. `walk` has the part that all chains share.
-#![allow(unsafe_code, reason = "pieces of raw leaves on many threads; see `memory`")]
+#![allow(unsafe_code, reason = "disjoint slices of raw leaves on many threads; see `memory`")]
 
 use core::ops::Range;
 

@@ -1,4 +1,4 @@
-#![allow(unsafe_code, reason = "stretches of raw leaves; see `memory`")]
+#![allow(unsafe_code, reason = "slices of raw leaves; see `memory`")]
 
 use super::kernel::{ADD, Body, run_mixed};
 use super::leaf::TableLeaf;

@@ -1,5 +1,5 @@
 //! Arrays as loops access them: a block is loaded in the compute type and stored back.
-#![allow(unsafe_code, reason = "arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
+#![allow(unsafe_code, reason = "arrays are split at the chunks of their leaves; see `memory`")]
 
 use core::marker::PhantomData;
 

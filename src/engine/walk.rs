@@ -1,5 +1,5 @@
 //! A pass over the leaves, compiled once for all chains.
-#![allow(unsafe_code, reason = "pieces of raw leaves on many threads; see `memory`")]
+#![allow(unsafe_code, reason = "disjoint slices of raw leaves on many threads; see `memory`")]
 
 use core::ops::Range;
 use std::borrow::Cow;

@@ -278,7 +278,7 @@ macro_rules! memory {
             }
         }
 
-        #[allow(unused_variables, reason = "there may be nothing but what is no part of the state")]
+        #[allow(unused_variables, reason = "all fields may be scratch")]
         impl $(<$G: $GB>)? $crate::state::State for $M $(<$G>)? {
             fn walk<'a>(&'a self, walk: &mut $crate::state::StateWalk<'a, '_>) {
                 let this = $crate::wrapper!(@or [$(match walk.$part(self) { Some(this) => this, None => return })?] [self]);

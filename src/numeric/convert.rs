@@ -1,5 +1,5 @@
 //! Conversion of a leaf's chunks to the compute type and back.
-#![allow(unsafe_code, reason = "stretches of raw slices; see `memory`")]
+#![allow(unsafe_code, reason = "ranges of raw slices; see `memory`")]
 
 use super::quantization;
 use super::simd::{Job, SimdLevel, dispatch};

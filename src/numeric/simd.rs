@@ -1,5 +1,5 @@
 //! Selection of a loop's SIMD level at run time.
-#![allow(unsafe_code, reason = "calling a function that was compiled for an instruction set the CPU was found to have")]
+#![allow(unsafe_code, reason = "calls functions compiled for a SIMD level that the CPU has")]
 
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU8, Ordering};

@@ -1,6 +1,6 @@
 //! Element arithmetic as data: a rule's operations on one element, recorded by running it on recording numbers.
 //!
-//! Guide: [A rule of your own](https://docs.rs/gradchain/latest/gradchain/_guide/own_rule/index.html).
+//! Guide: [An element rule of your own](https://docs.rs/gradchain/latest/gradchain/_guide/own_rule/index.html).
 //!
 //! A rule is a Rust function, which only a compiler can read. Run once on numbers that [record](Program::record_rule),
 //! it becomes a [`Program`]: lines of arithmetic that can be shown, compared, run, or translated to another language.
@@ -171,7 +171,7 @@ impl Program {
 
 impl Code {
     /// Returns all but the recording statistics.
-    #[allow(clippy::type_complexity, reason = "what equality and hashes go by")]
+    #[allow(clippy::type_complexity, reason = "the key of equality and hashes")]
     fn content(&self) -> (DType, usize, &[(Op, Type)], [Option<u32>; 2], [&[u32]; 2]) {
         let results = ([self.update, self.param], [&self.new_slots[..], &self.sums]);
         (self.dtype, self.scalars, &self.lines, results.0, results.1)

@@ -1,6 +1,6 @@
 //! Cases beyond the catalogue: functions, counts and sums, nested parts, refusals.
 
-#![allow(clippy::neg_cmp_op_on_partial_ord, reason = "what NaN does in these is what is tested")]
+#![allow(clippy::neg_cmp_op_on_partial_ord, reason = "the tests compare NaN")]
 
 mod matrices;
 

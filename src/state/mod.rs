@@ -1,6 +1,6 @@
 //! States of transformations: fields by kind.
 //!
-//! Guide: [What a transformation remembers](https://docs.rs/gradchain/latest/gradchain/_guide/state/index.html).
+//! Guide: [State](https://docs.rs/gradchain/latest/gradchain/_guide/state/index.html).
 //!
 //! A state is a struct whose fields each have a *kind*. The kind alone determines the operations on a field:
 //!

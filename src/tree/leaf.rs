@@ -109,7 +109,7 @@ impl LeafParts {
     pub(crate) fn decoded(&self) -> Vec<f32> {
         let mut numbers = vec![0.0; self.data.len()];
         // SAFETY: the leaf's borrow is alive.
-        #[allow(unsafe_code, reason = "whole arrays of what is stored block by block")]
+        #[allow(unsafe_code, reason = "whole arrays of quantized blocks")]
         unsafe {
             load(current_simd_level(), self.data, 0, &mut numbers);
         }
@@ -119,7 +119,7 @@ impl LeafParts {
     /// Encodes numbers in memory order, in a leaf borrowed exclusively.
     pub(crate) fn encode(&mut self, numbers: &[f32]) {
         // SAFETY: the leaf is borrowed exclusively.
-        #[allow(unsafe_code, reason = "whole arrays of what is stored block by block")]
+        #[allow(unsafe_code, reason = "whole arrays of quantized blocks")]
         unsafe {
             store(current_simd_level(), self.data, 0, numbers);
         }

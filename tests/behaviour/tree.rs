@@ -1,5 +1,5 @@
 //! Types that are trees, the paths of their leaves, and operations on them.
-#![allow(unreachable_pub, reason = "a public struct with private parts is what one of the tests is about")]
+#![allow(unreachable_pub, reason = "a test needs a public struct with private fields")]
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;

@@ -125,7 +125,7 @@ pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
     note = "the forms, each with the trait that a part implements: `OneElement` (`Rule`), `TwoPass` (`TwoPasses`), \
             `Whole` (`WholeTreeTransformation`), `WithLeafStatistics` (`LeafStatistics`), `Around` (`Wrapper`)"
 )]
-#[allow(missing_docs, reason = "each is what has the same name in `Stage`")]
+#[allow(missing_docs, reason = "each is the item of the same name in `Stage`")]
 pub trait Form<P: ?Sized> {
     type Needs: Needs;
     type State: State;

@@ -74,7 +74,7 @@ impl<S> Rmsprop<S, ()> {
 
 type Plain = Rmsprop<ScaleByRms, ()>;
 type Centered = Rmsprop<ScaleByStddev, ()>;
-type Heavy = Rmsprop<ScaleByRms, Trace>;
+type WithMomentum = Rmsprop<ScaleByRms, Trace>;
 type HeavyCentered = Rmsprop<ScaleByStddev, Trace>;
 
 /// Implements the optimizer for each of the four types.
@@ -100,7 +100,7 @@ macro_rules! variants {
 variants! {
     Plain = (ScaleByRms, ()) {} {} false
     Centered = (ScaleByStddev, ()) {} {} true
-    Heavy = (ScaleByRms, Trace)
+    WithMomentum = (ScaleByRms, Trace)
         {, momentum [2.decay] "Sets the decay of the sum."}
         {, nesterov: bool [2.nesterov] "Sets whether the sum is Nesterov momentum."}
         false

@@ -58,7 +58,7 @@ pub struct Sgd<M = ()> {
 }
 
 type Plain = Sgd<()>;
-type Heavy = Sgd<Trace>;
+type WithMomentum = Sgd<Trace>;
 
 impl Sgd<()> {
     /// Adds momentum: a decaying sum of gradients, of which each step keeps the fraction `momentum`.
@@ -75,7 +75,7 @@ optimizer! {
 }
 
 optimizer! {
-    for Heavy as "sgd" = (Trace, ScaleByLearningRate) {
+    for WithMomentum as "sgd" = (Trace, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             momentum [0.decay] "Sets the decay of the sum of gradients.";

@@ -110,8 +110,8 @@ impl Rule for ScaleByAcprop {
     fn apply<C: Real>(k: AcpropScalars<C>, [mu, nu]: &mut [C; 2], u: C, _: C) -> C {
         let before = k.nu_weight * *nu;
         let before = if before <= k.unseen { C::one() } else { before };
-        let surprise = u - *mu;
-        *nu = k.mean2.with(*nu, surprise * surprise) + k.eps_root;
+        let deviation = u - *mu;
+        *nu = k.mean2.with(*nu, deviation * deviation) + k.eps_root;
         *mu = k.mean1.with(*mu, u);
         u / (before.sqrt() + k.eps)
     }

@@ -107,8 +107,8 @@ impl Rule for ScaleByBelief {
     #[inline(always)]
     fn apply<C: Real>(k: BeliefScalars<C>, [mu, nu]: &mut [C; 2], u: C, _: C) -> C {
         *mu = k.mean1.with(*mu, u);
-        let surprise = u - *mu;
-        *nu = k.mean2.with(*nu, surprise * surprise) + k.eps_root;
+        let deviation = u - *mu;
+        *nu = k.mean2.with(*nu, deviation * deviation) + k.eps_root;
         let ahead = k.mean_weight * *mu + k.update_weight * u;
         ahead / ((k.unbias2 * *nu).sqrt() + k.eps)
     }

@@ -122,7 +122,7 @@ impl Clone for ScratchByType {
 
 impl fmt::Debug for ScratchByType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rooms").finish_non_exhaustive()
+        f.debug_struct("ScratchByType").finish_non_exhaustive()
     }
 }
 
