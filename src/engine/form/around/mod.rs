@@ -105,7 +105,7 @@ impl Runs {
     /// Adds loops for the inner transformation alone.
     ///
     /// Steps in which [`decide`](Wrapper::decide) returns [`InnerOnly`](Decision::InnerOnly) are then as fast as
-    /// without the wrapper. It has no effect on a wrapper that [chooses](Runs::chooses) leaves, reduces, or passes
+    /// without the wrapper. It has no effect on a wrapper that has a [mask](Runs::masked), reduces, or passes
     /// other parameters to the inner transformation.
     #[must_use]
     pub const fn inner_only(self) -> Runs {
