@@ -42,7 +42,7 @@ use crate::tree::{LeafRef, Structure, Tree, TreeMut, Walk, WalkMut};
 /// let error = optimizer.step(&mut raw, &(1.0_f64, 1.0_f64), &mut state).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "the gradients do not fit the parameters that the state was original for: 2 differences\
+///     "the gradients do not fit the parameters that the state was made for: 2 differences\
 ///      \n  missing leaf 0/raw: f64 []\n  unexpected leaf 0: f64 []",
 /// );
 /// # Ok::<(), gradchain::Error>(())
