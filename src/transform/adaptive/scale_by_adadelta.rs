@@ -8,7 +8,7 @@ use crate::transform::moment::Mean;
 /// ```text
 /// e_g ← rho·e_g + (1 − rho)·u²                  starts at 0
 /// u ← u · √(e_x + eps) / √(e_g + eps)
-/// e_x ← rho·e_x + (1 − rho)·u²                  starts at 0; of the update just original
+/// e_x ← rho·e_x + (1 − rho)·u²                  starts at 0; of the update just made
 /// ```
 ///
 /// # Cost
