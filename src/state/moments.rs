@@ -239,7 +239,7 @@ impl Moments {
 
     /// Returns the elements of a leaf's array in memory order, if it exists and is of type `T`.
     ///
-    /// [Quantized](crate::quantization()) state is of no such type; [`to_array`](Moments::to_array) decodes it.
+    /// [Quantized](crate::quantized()) state is of no such type; [`to_array`](Moments::to_array) decodes it.
     pub fn get<T: Element>(&self, leaf: usize) -> Option<&[T]> {
         self.array(leaf).and_then(|a| a.data.get())
     }
@@ -253,7 +253,7 @@ impl Moments {
     ///
     /// The function receives the index of the first element, in memory order, and the chunk.
     ///
-    /// An array of type `C` is one chunk. Others are converted; every number of [quantized](crate::quantization())
+    /// An array of type `C` is one chunk. Others are converted; every number of [quantized](crate::quantized())
     /// state is rounded to a code, changed or not.
     pub fn rewrite<C: Real>(&mut self, leaf: usize, mut f: impl FnMut(usize, &mut [C])) {
         let Some(array) = self.arrays.get_mut(leaf).and_then(Option::as_mut) else { return };
