@@ -1,4 +1,4 @@
-//! Parameters constrained to sets by reparametrization: the optimizer steps unconstrained raw parameters.
+//! Parameters constrained to sets by reparameterization: the optimizer steps unconstrained raw parameters.
 //!
 //! Guide: [Constraints](https://docs.rs/gradchain/latest/gradchain/_guide/constraints/index.html).
 //!
