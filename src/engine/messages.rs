@@ -126,14 +126,12 @@ impl Layout {
         parallel_for(0..here.len(), false, &|chunk| {
             let (Chunk { leaf, start, len, .. }, at) = &here[chunk];
             let Some(array) = arrays.raw(*leaf) else { return };
-            let message_dtype = self.message_dtype(array.dtype());
+            let dtype = self.message_dtype(array.dtype());
             match array.dtype() {
                 // SAFETY: the arrays are held exclusively, and each chunk belongs to one task.
-                DType::F64 => {
-                    mean::<f64>(simd, message_dtype, &messages, *at, unsafe { array.slice_mut(*start, *len) })
-                }
+                DType::F64 => mean::<f64>(simd, dtype, &messages, *at, unsafe { array.slice_mut(*start, *len) }),
                 // SAFETY: as above.
-                _ => mean::<f32>(simd, message_dtype, &messages, *at, unsafe { array.slice_mut(*start, *len) }),
+                _ => mean::<f32>(simd, dtype, &messages, *at, unsafe { array.slice_mut(*start, *len) }),
             }
         });
     }

@@ -86,7 +86,7 @@ impl<'a> Request<'a> {
                 }
                 (ItemMut::Count(_), _) if last(&name.field) == "updates" => compare.updates(name, count),
                 (ItemMut::Array(array), _) if of_parts.is_of_params(&name.field) => {
-                    compare.from_param(name, (array.dtype(), array.shape()), &tensors_by_role)
+                    compare.param_copy(name, (array.dtype(), array.shape()), &tensors_by_role)
                 }
                 _ => compare.item(name, item, &parts, &of_parts.cast, &tensors_by_role),
             };
@@ -301,7 +301,7 @@ impl<'a> Compare<'a, '_> {
         None
     }
 
-    fn from_param(
+    fn param_copy(
         &mut self,
         name: &ItemName,
         (dtype, shape): (DType, &[usize]),
