@@ -142,7 +142,7 @@ pages! {
 
 /// Pages whose code is tested, and that are read elsewhere.
 #[cfg(doctest)]
-mod elsewhere {
+mod other_pages {
     pages! {
         readme: "../README.md",;
         contributing: "../CONTRIBUTING.md",;

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_elsewhere_or_of_another_type_or_shape_is_refused() {
+    fn gradients_of_another_device_dtype_or_shape_are_refused() {
         let param = device_tensor(DType::Bf16, 3, None);
         for dtype in [DType::Bf16, DType::F32] {
             assert!(gradient("w", &param, Some(device_tensor(dtype, 3, None))).is_ok());

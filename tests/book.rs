@@ -315,7 +315,7 @@ fn with_links(page: &str, text: &str, catalogue: &BTreeMap<String, Vec<&str>>) -
 }
 
 #[test]
-fn tables_link_to_what_they_name() {
+fn tables_link_to_the_functions_they_name() {
     let catalogue = catalogue();
     let mut links = 0;
     for page in pages() {
@@ -411,7 +411,7 @@ fn cards_of_the_gallery_are_drawn_by_examples() {
 /// Pages of adapters count if they have been built.
 #[test]
 #[ignore = "needs `cargo doc --no-deps --all-features`: run `ci/links`"]
-fn addresses_on_docs_rs_are_there() {
+fn addresses_on_docs_rs_exist() {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let (mut followed, mut not_made, mut wrong) = (BTreeMap::<String, usize>::new(), 0, Vec::new());
     let mut htmls = BTreeMap::<PathBuf, Option<String>>::new();
@@ -530,7 +530,7 @@ fn scripts(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn scripts_that_are_named_exist() {
+fn named_scripts_exist() {
     let mut files: Vec<PathBuf> =
         [".ci/run", "justfile", "CONTRIBUTING.md", "RELEASING.md", "SECURITY.md"].map(PathBuf::from).into();
     for folder in [".github/workflows", "ci"] {

@@ -95,7 +95,7 @@ const LAYERS: &[&str] = &[
 ];
 
 #[test]
-fn nothing_uses_what_is_above_it() {
+fn no_module_uses_a_higher_layer() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     collect(&root, &mut files);
@@ -218,7 +218,7 @@ fn files_are_short() {
 }
 
 #[test]
-fn every_layer_is_there() {
+fn every_layer_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     for layer in LAYERS {
         assert!(root.join(layer).is_dir() || root.join(layer).with_extension("rs").is_file(), "{layer}");

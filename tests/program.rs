@@ -182,7 +182,7 @@ fn no_rule_is_missing_above() {
 }
 
 #[test]
-fn a_program_outlives_its_step_where_nothing_is_decided_anew() {
+fn programs_of_later_steps_are_equal_unless_control_flow_differs() {
     let record = |count| Program::record_rule(&scale_by_adam(), Clock::after(count), DType::F32).unwrap();
     let ((first, at_first), (later, at_later)) = (record(0), record(77));
     assert_eq!(first, later);

@@ -333,7 +333,7 @@ fn reductions_are_vectorized() {
 
 /// Sums are `f64`, but `f32` elements beside them must not run at half width.
 #[test]
-fn arithmetic_beside_sums_is_vectorized() {
+fn arithmetic_in_loops_with_reductions_is_vectorized() {
     let functions = &*FUNCTIONS;
     for (simd, registers) in [("avx2", "ymm"), ("avx512", "zmm")] {
         for chain in ["4Lamb", "13CautiousAdamw"] {
@@ -570,7 +570,7 @@ const WRITES: &[(&str, &str, &str, usize)] = &[
 ];
 
 #[test]
-fn a_pass_writes_to_no_array_that_it_leaves_as_it_is() {
+fn passes_write_only_modified_arrays() {
     let functions = &*FUNCTIONS;
     for (chain, out, arguments, most) in WRITES {
         for simd in ["avx512", "avx2"] {
@@ -598,7 +598,7 @@ fn a_pass_writes_to_no_array_that_it_leaves_as_it_is() {
 
 /// The prologue of such a frame touches every page, which doubled the time of calls for small leaves.
 #[test]
-fn what_is_called_for_each_chunk_has_no_pages_on_the_stack() {
+fn per_chunk_functions_have_no_stack_probes() {
     let functions = &*FUNCTIONS;
     let of_chunks =
         |name: &str| ["4Pass", "8in_steps", "9with_list", "12loop_on_tile"].iter().any(|part| name.contains(part));

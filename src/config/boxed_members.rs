@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_set_in_the_boxes_that_there_are() {
+    fn arguments_are_set_in_the_existing_boxes() {
         let mut members = Vec::new();
         let optimizer: Box<dyn Template> = Box::new(adamax(0.5));
         optimizer.copy_members(&mut members);

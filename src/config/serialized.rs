@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_serde_has_is_read_as_its_json_would_be() {
+    fn serde_values_are_read_as_their_json() {
         let limits = [Mask::Between(1, 2), Mask::Not { ndim: 3 }, Mask::All];
         let (mask, nesterov) = (Mask::Path("w"), None);
         let config = Arguments { learning_rate: 0.5, seed: u64::MAX, nesterov, window: (1, -2), mask, limits };
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_texts_and_none_is_there_twice() {
+    fn keys_are_unique_strings() {
         let refused = |error: ConfigError| error.to_string();
         let twice = recipe_of(&Pairs([("a", 1), ("a", 2)])).unwrap_err();
         assert_eq!(refused(twice), "$: expected a config, found invalid data: duplicate key `a`");

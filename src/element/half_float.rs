@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rounded_in_a_loop_is_rounded_as_elsewhere() {
+    fn loop_rounding_matches_narrow() {
         sums_are_rounded(bf16::from_bits, bf16::to_bits);
         sums_are_rounded(f16::from_bits, f16::to_bits);
     }

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_of_rows_are_cut_where_those_of_the_leaf_are() {
+    fn row_chunks_split_at_the_chunk_boundaries_of_the_leaf() {
         let structure = Structure::of(&(ndarray::Array2::<f32>::zeros((CHUNK, 3)), 1.0_f32)).unwrap();
         let mut chunks = Chunks::new(&structure, &[true; 2]);
         let whole: Vec<_> = chunks.all.clone();

@@ -336,7 +336,7 @@ mod tests {
     const DECAY: PassStructure = PassStructure::elementwise(false, true);
 
     #[test]
-    fn what_has_no_state_is_computed_again() {
+    fn stateless_stages_are_recomputed() {
         let chain = DECAY.then(CLIP).then(ADAM);
         assert_eq!(chain.range(0), PassRange::of(0, 0));
         assert_eq!(chain.range(1), PassRange::of(0, 1));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_state_is_stored_once() {
+    fn stateful_stages_are_stored_once() {
         let chain = ADAM.then(CLIP).then(DECAY);
         assert!(chain.stores(0));
         assert_eq!(chain.range(1), PassRange::of(1, 1));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_with_too_many_barriers_says_how_many_there_are() {
+    fn structures_with_too_many_barriers_keep_their_count() {
         let of = |clips: usize| (0..clips).fold(PassStructure::EMPTY, |shape, _| shape.then(CLIP));
         for clips in [32, 33, 40, 64, 100] {
             let many = PassStructure { barriers: clips, ..PassStructure::NONE };
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_stored_where_it_may_not_be_kept() {
+    fn kept_updates_are_stored_where_the_stage_may_not_run() {
         let chain = ADAM.then(KEEPS).then(DECAY);
         assert!(chain.cuts(0) && !chain.stores(0) && !chain.starts_from_stored(chain.range(1)));
         assert_eq!(chain.range(1), PassRange::of(1, 1));
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pass_spans_is_what_it_can() {
+    fn stages_can_run_every_pass_range_of_their_chains() {
         let size = CLIP.of_params();
         let members = [size, CLIP, KEEPS, ADAM, DECAY, CLIP.then(ADAM), ADAM.then(CLIP), ADAM.then(CLIP).then(CLIP)];
         let mut pairs = 0;

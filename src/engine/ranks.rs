@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_leaves_go_where_there_is_least_work_and_the_others_fill_up() {
+    fn whole_leaves_go_to_the_least_loaded_rank_and_chunks_fill_up() {
         let whole = [Some(8.0), Some(5.0), Some(4.0), None];
         let here = shared(&[4 * CHUNK, 2 * CHUNK, 2 * CHUNK, 4 * CHUNK], &whole, 2);
         assert_eq!(here[0], [0..4 * CHUNK, 0..0, 0..0, 0..2 * CHUNK]);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thing_is_called_elsewhere_is_known() {
+    fn names_of_other_libraries_get_suggestions() {
         let known =
             ["b1", "b2", "eps", "learning_rate", "weight_decay", "adam", "adamw", "cosine_decay"].map(String::from);
         for (name, suggestion) in [

@@ -123,7 +123,7 @@ mod tests {
 
     #[cfg_attr(miri, ignore = "millions of elements")]
     #[test]
-    fn memory_that_is_moved_holds_what_it_held() {
+    fn memory_moved_to_huge_pages_keeps_its_contents() {
         let numbers: Vec<u32> = (0..2 * HUGE_PAGE as u32).collect();
         let range = numbers.as_ptr_range();
         let moved = move_to_huge_pages(range.start.addr()..range.end.addr());

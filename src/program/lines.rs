@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_again_is_shared_and_what_differs_is_not() {
+    fn equal_recordings_are_shared_and_different_ones_are_not() {
         let all: Vec<_> = [(Type::F32, Type::F32), (Type::F32, Type::F64), (Type::F64, Type::F64)]
             .into_iter()
             .flat_map(|types| [[1, 0], [2, 0], [2, 1], [3, 1]].map(|scalars| (types, scalars)))

@@ -278,7 +278,7 @@ impl Function for Parts {
 }
 
 #[test]
-fn the_ways_through_parts_that_are_joined_do_not_multiply() {
+fn paths_through_joined_parts_do_not_multiply() {
     check::<f32>("apart", &Parts { parts: 6, all_paths: false });
     check::<f32>("joined", &Parts { parts: 6, all_paths: true });
     let at_once = program_of::<f32>(&Parts { parts: 6, all_paths: false }).unwrap();
@@ -290,7 +290,7 @@ fn the_ways_through_parts_that_are_joined_do_not_multiply() {
 }
 
 #[test]
-fn what_cannot_be_recorded_is_refused() {
+fn unrecordable_arithmetic_is_refused() {
     each! { Some("inspects a number");
         |x, _y| C::of(x.as_f64());
         |x, _y| C::of(x.to_f64().unwrap_or(0.0));
@@ -352,7 +352,7 @@ fn names_are_told_apart() {
 }
 
 #[test]
-fn running_takes_what_the_program_has() {
+fn run_refuses_mismatched_arguments() {
     let program = program_of::<f32>(&Parts { parts: 1, all_paths: true }).unwrap();
     assert!(program.run(&[], &mut [], 1.0_f64, 1.0).unwrap_err().is_argument());
     assert!(program.run(&[], &mut [1.0_f32], 1.0, 1.0).unwrap_err().is_argument());
@@ -360,7 +360,7 @@ fn running_takes_what_the_program_has() {
 }
 
 #[test]
-fn a_number_that_records_is_laid_out_as_what_it_stands_for() {
+fn traced_numbers_have_the_layout_of_their_floats() {
     assert_eq!((size_of::<Traced<f32>>(), align_of::<Traced<f32>>()), (size_of::<f32>(), align_of::<f32>()));
     assert_eq!((size_of::<Traced<f64>>(), align_of::<Traced<f64>>()), (size_of::<f64>(), align_of::<f64>()));
     assert_eq!([<Traced<f32>>::DTYPE, <Traced<f64>>::DTYPE], [DType::F32, DType::F64]);
@@ -399,7 +399,7 @@ fn a_boxed_transformation_has_the_programs_of_the_unboxed() {
 }
 
 #[test]
-fn what_has_no_programs_says_which_part_and_why() {
+fn unrecordable_optimizers_name_the_part_and_the_reason() {
     let matrix = ndarray::Array2::<f32>::zeros((2, 2));
     let error = chain((clip(1.0), adafactor(0.1))).programs(&matrix).unwrap_err();
     assert_eq!(

@@ -163,7 +163,7 @@ fn the_first_parameters_are_kept_in_the_type_that_was_asked_for() {
 }
 
 #[test]
-fn leaves_that_are_masked_off_do_not_count() {
+fn masked_leaves_do_not_count() {
     let optimizer = masked(scale_by_dog(InitStep::Heuristic(0.1)), Mask::path("0"));
     let params = (vec![3.0_f64, 4.0], 1e9_f64);
     let mut state = optimizer.init(&params).unwrap();

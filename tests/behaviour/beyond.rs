@@ -50,7 +50,7 @@ fn cautious_adamw_is_algorithm_2() {
 }
 
 #[test]
-fn cautious_lion_leaves_out_what_the_gradient_is_against() {
+fn cautious_lion_masks_updates_against_the_gradient() {
     for (b1, b2, decay, xi) in [(0.9, 0.99, 1e-3, 1.0), (0.99, 0.5, 0.1, 0.5)] {
         let optimizer = cautious_lion(0.1).b1(b1).b2(b2).weight_decay(decay).xi(xi);
         check(
@@ -108,7 +108,7 @@ fn any_optimizer_can_be_cautious() {
 }
 
 #[test]
-fn what_goes_the_wrong_way_is_no_optimizer() {
+fn cautious_refuses_updates_of_the_wrong_sign() {
     let params = vec![0.0_f32];
     let error = cautious(scale_by_adam()).init(&params).unwrap_err().to_string();
     assert!(error.contains("against_gradient(false)"), "{error}");
@@ -504,7 +504,7 @@ fn shampoo_is_algorithm_1() {
 }
 
 #[test]
-fn a_graft_refuses_what_does_not_emit_in_every_step() {
+fn a_graft_requires_members_that_emit_in_every_step() {
     let params = vec![0.0_f32; 2];
     let refusals = [
         ("direction", graft(multi_steps(sgd(0.1), 2), sgd(0.1)).init(&params).map(drop)),

@@ -45,7 +45,7 @@ fn lbfgs_refuses_a_state_of_another_memory_size() {
 }
 
 #[test]
-fn what_decides_on_arrays_and_leaves_is_compared() {
+fn arguments_that_determine_the_state_structure_are_compared() {
     let f64s = Some(gradchain::DType::F64);
     let refused = [
         refusal(&adam(0.1), &adam(0.1).mu_dtype(gradchain::DType::F32)),

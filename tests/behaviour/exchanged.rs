@@ -10,7 +10,7 @@ fn in_order(columns: bool) -> Array2<f32> {
 
 /// A mean takes the receiving state's memory order.
 #[test]
-fn a_mean_of_replicas_is_read_in_the_order_of_whoever_takes_it() {
+fn replace_converts_the_memory_order_of_an_averaged_state() {
     let optimizer = sgd(1.0).momentum(0.5);
     let (mut rows, mut columns) = (in_order(false), in_order(true));
     let gradient = in_order(false);
@@ -39,7 +39,7 @@ fn a_mean_of_replicas_is_read_in_the_order_of_whoever_takes_it() {
 }
 
 #[test]
-fn what_is_no_field_is_compared_too() {
+fn group_assignments_of_exchanged_states_are_compared() {
     let params = (array![1.0_f32], array![1.0_f32]);
     let gradient = params.clone();
     let optimizer = |first: &str, second: &str| {
@@ -82,7 +82,7 @@ fn boxes_of_other_transformations_are_told_apart() {
 }
 
 #[test]
-fn what_is_set_in_a_state_is_no_exchange() {
+fn setting_a_hyperparameter_is_no_exchange() {
     let optimizer = inject_hyperparams(sgd(0.5));
     let mut p = 1.0_f64;
     let mut state = optimizer.init(&p).unwrap();

@@ -93,7 +93,7 @@ fn the_last_member_adds_to_the_parameters() {
 }
 
 #[test]
-fn zeros_by_what_is_no_number() {
+fn boxed_zeros_match_for_nonfinite_and_negative_factors() {
     for factor in [f64::NAN, f64::INFINITY, -2.0] {
         let schedule = || from_fn("a number", move |_| factor);
         let boxes: Vec<Boxed> = vec![boxed(set_to_zero()), boxed(scale_by_schedule(schedule())), boxed(scale(2.0))];
@@ -140,7 +140,7 @@ macro_rules! same_with_nans {
 }
 
 #[test]
-fn what_leaves_updates_as_they_are_is_left_out() {
+fn boxed_zero_nans_matches_the_fused_chain() {
     same_with_nans!("alone": zero_nans());
     same_with_nans!("first": zero_nans(), scale_by_learning_rate(0.1));
     same_with_nans!("before state": zero_nans(), scale_by_adam(), scale_by_learning_rate(0.1));

@@ -120,7 +120,7 @@ fn only_leaves_of_16_bits_have_a_master() {
 }
 
 #[test]
-fn the_master_follows_what_was_changed_and_nothing_else() {
+fn the_master_adopts_only_externally_changed_parameters() {
     let optimizer = master(sgd(1.0));
     let small = || vec![bf16::from_f32(2.0_f32.powi(-12)); 5];
     let mut params = vec![bf16::ONE; 5];
@@ -148,7 +148,7 @@ fn the_master_follows_what_was_changed_and_nothing_else() {
 }
 
 #[test]
-fn what_an_update_cannot_reach_is_near_and_the_master_follows() {
+fn parameters_stay_within_rounding_of_the_master() {
     // Steps across zero and back, larger than the parameter, with bits that an update cannot hold.
     let n = 2000;
     let mut params = Array1::from_shape_fn(n, |i| bf16::from_f32(start(i)));
@@ -215,7 +215,7 @@ fn after<T: GradientTransformation<Needs = Nothing>>(last: T) -> f64 {
 }
 
 #[test]
-fn training_that_stands_still_goes_on_with_each_of_the_three() {
+fn master_kahan_and_stochastic_rounding_prevent_stalled_training() {
     assert_eq!(after(sgd(1e-3)), 1.0);
     assert_eq!(after(adam(1e-3)), 1.0);
     let nearest = f64::from(bf16::from_f32(0.9));
@@ -266,7 +266,7 @@ fn rounding_by_chance_is_right_in_the_mean() {
 }
 
 #[test]
-fn what_is_drawn_depends_on_seed_step_path_and_place_alone() {
+fn stochastic_rounding_depends_on_seed_step_path_and_index_only() {
     let optimizer = |seed| chain((sgd(1e-3), stochastic_rounding(seed)));
     let shape = (130, 150);
     let rows = Array2::from_elem(shape, bf16::ONE);
@@ -300,7 +300,7 @@ fn what_is_drawn_depends_on_seed_step_path_and_place_alone() {
 }
 
 #[test]
-fn compensation_is_what_was_lost() {
+fn compensation_holds_the_rounding_error() {
     // Steps of all sizes, also across zero: parameter plus compensation is the `f64` sum, up to 32 bits.
     let n = 500;
     let optimizer = chain((sgd(1.0), kahan_summation()));

@@ -495,7 +495,7 @@ fn covariance_of(loss: impl Fn(&Vec<f64>) -> (f64, Vec<f64>), at: &[f64]) -> gra
 }
 
 #[test]
-fn what_the_data_do_not_determine_is_named() {
+fn unidentifiable_parameters_are_named() {
     // The third element is the sum of the others.
     for size in [1e-6, 1.0, 1e6] {
         let loss = |p: &Vec<f64>| {
@@ -586,7 +586,7 @@ fn a_range_of_rates_ends_where_the_loss_diverges() {
 }
 
 #[test]
-fn a_plateau_refuses_what_it_cannot_use() {
+fn a_plateau_refuses_invalid_arguments_and_notes() {
     assert!(Plateau::new(reduce_on_plateau().factor(2.0)).unwrap_err().to_string().contains("`factor`"));
     for wrong in ["", "1 2 3", "1 0 0 0 1.0 x 0.0", "-1 0 0 0 1.0 2.0 0.0"] {
         let error = Plateau::new(reduce_on_plateau()).unwrap().resume(wrong).unwrap_err();

@@ -25,7 +25,7 @@ fn bits(moments: &Moments, leaf: usize) -> Vec<u64> {
 }
 
 #[test]
-fn a_frozen_leaf_keeps_its_bits_and_its_moments_and_goes_on_from_there() {
+fn a_frozen_leaf_keeps_its_bits_and_resumes_from_its_moments() {
     let plain = sgd(0.1).momentum(0.9);
     let optimizer = freezable(plain.clone());
     let mut model = params();
@@ -179,7 +179,7 @@ fn a_thawed_leaf_begins_as_training_does() {
 }
 
 #[test]
-fn an_inner_freezable_counts_what_an_outer_one_lets_through() {
+fn an_inner_freezable_counts_steps_of_thawed_leaves_only() {
     let (plain, optimizer) = (adam(0.1), freezable(chain((freezable(adam(0.1)),))));
     let (mut model, mut expected) = (params(), params());
     let (mut state, mut other) = (optimizer.init(&model).unwrap(), plain.init(&expected).unwrap());
@@ -200,7 +200,7 @@ fn an_inner_freezable_counts_what_an_outer_one_lets_through() {
 }
 
 #[test]
-fn a_leaf_that_is_reset_begins_anew() {
+fn a_reset_leaf_restarts_its_state() {
     let (plain, optimizer) = (adam(0.1), freezable(adam(0.1)));
     let mut model = params();
     let mut state = optimizer.init(&model).unwrap();
@@ -241,7 +241,7 @@ fn counts_of_leaves_are_where_leaves_may_rest() {
 
 /// A leaf added by migration starts like a new run.
 #[test]
-fn a_leaf_that_is_added_later_begins_as_training_does() {
+fn a_leaf_added_by_migration_starts_like_a_new_run() {
     use gradchain::Migration;
     use gradchain::tree::DynTree;
     let optimizer = adam(0.1);
@@ -277,7 +277,7 @@ fn a_leaf_that_is_added_later_begins_as_training_does() {
 
 /// A thawed leaf continues from its own means and its part of the plane.
 #[test]
-fn a_leaf_of_momo_goes_on_from_its_own_means() {
+fn a_thawed_leaf_of_momo_resumes_from_its_own_means() {
     let optimizer = freezable(momo().learning_rate(0.1).lower_bound(-1.0));
     let run = |rest: core::ops::Range<usize>| {
         let mut params = (vec![1.0_f64, -2.0], 3.0_f64);

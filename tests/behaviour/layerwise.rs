@@ -391,7 +391,7 @@ fn galore_keeps_its_projection_and_state_small() {
 }
 
 #[test]
-fn what_galore_cannot_do_is_refused() {
+fn galore_refuses_unsupported_arguments() {
     let params = wave(&[4, 3], 0.1, false);
     let error = |error: gradchain::Error| error.to_string();
     assert!(error(galore(0.1).rank(0).init(&params).unwrap_err()).contains("rank"));
@@ -402,7 +402,7 @@ fn what_galore_cannot_do_is_refused() {
 }
 
 #[test]
-fn a_copy_of_galores_state_goes_on_as_the_state_does() {
+fn a_cloned_galore_state_steps_like_the_original() {
     let optimizer = scale_by_galore().rank(1).update_proj_gap(3);
     let params = wave(&[4, 3], 0.1, false);
     let mut state = optimizer.init(&params).unwrap();

@@ -187,7 +187,7 @@ fn taken(numbers: WeightDimensionNumbers) -> (Vec<bool>, Vec<String>) {
 }
 
 #[test]
-fn patterns_say_which_leaves_are_matrices_and_plan_names_what_is_left_to_adam() {
+fn patterns_select_matrices_and_the_plan_names_leaves_left_to_adam() {
     let numbers = WeightDimensionNumbers::default;
     let (yes, no) = (true, false);
     assert_eq!(taken(numbers()), (vec![no, no, yes, no, yes, no], vec!["conv1/weight".into()]));
@@ -211,7 +211,7 @@ fn patterns_say_which_leaves_are_matrices_and_plan_names_what_is_left_to_adam() 
 }
 
 #[test]
-fn what_names_no_leaf_is_refused() {
+fn invalid_weight_dimension_numbers_are_refused() {
     let message = |numbers: WeightDimensionNumbers| {
         muon(0.1).muon_weight_dimension_numbers(numbers).init(&model()).unwrap_err().to_string()
     };

@@ -91,7 +91,7 @@ fn sm3_is_bitwise_identical_wherever_it_reads_statistics() {
 }
 
 #[test]
-fn updates_are_stored_only_for_what_comes_after_a_change() {
+fn leaf_statistics_store_updates_only_after_a_change() {
     let params = leaves(0, false);
     let stored = |plan: gradchain::Plan| plan.passes.iter().map(|pass| pass.stored).collect::<Vec<_>>();
     let plan = rate().plan(&params).unwrap();
@@ -276,7 +276,7 @@ impl LeafStatistics for ByPlace {
 }
 
 #[test]
-fn what_was_found_is_brought_to_its_own_elements() {
+fn leaf_statistics_reach_their_own_elements() {
     type Leaves = (Vec<f32>, Vec<f64>, Vec<f32>);
     let grads: Leaves = (
         (0..40_001).map(|i| number(i, 1) as f32).collect(),

@@ -458,7 +458,7 @@ fn a_search_that_fails_does_not_step() {
 }
 
 #[test]
-fn a_search_goes_around_what_is_not_finite() {
+fn a_search_avoids_nonfinite_values() {
     // The loss is NaN below 0; half of the way to −1 has slope ∞.
     let (p, _, [t, decrease, curvature]) = zoom_from_one(|p: f64| (p - p.ln() / 8.0, 1.0 - 0.125 / p));
     assert!(p > 0.0 && t > 0.0 && decrease == 0.0 && curvature == 0.0);
@@ -483,7 +483,7 @@ fn a_loss_without_bound_ends_with_the_number_of_points() {
 }
 
 #[test]
-fn after_a_failure_the_next_search_starts_anew() {
+fn the_search_after_a_failure_restarts() {
     let fails = |p: &f64| if *p == 1.0 { (0.5, 1.0) } else { (f64::NAN, 0.0) };
     let works = |p: &f64| (p * p / 2.0, *p);
     let mut p = 1.0_f64;
@@ -583,7 +583,7 @@ fn searches_in_groups_do_not_see_each_other() {
 }
 
 #[test]
-fn a_window_that_is_flushed_goes_as_far_as_the_last_step() {
+fn a_flushed_window_reuses_the_last_step_size() {
     let optimizer = multi_steps(chain((sgd(0.5), scale_by_zoom_linesearch(10))), 2);
     let loss = |p: &f64| (p * p / 2.0, *p);
     let mut p = 4.0_f64;

@@ -27,7 +27,7 @@ fn kinds<T: GradientTransformation>(transformation: T) -> Vec<WarningKind> {
 const MATRICES: usize = 2;
 
 #[test]
-fn clipping_after_what_has_a_size_of_its_own() {
+fn clipping_after_adaptive_scaling_warns() {
     let late = chain((adam(0.1), clip_by_global_norm(1.0)));
     assert_eq!(warnings(late), [(WarningKind::ClipAfterAdaptive, "$.chain[1].clip_by_global_norm".into())]);
     let nested = multi_steps(chain((chain((scale_by_lion(), clip(1.0))), scale_by_learning_rate(0.1))), 2);
@@ -181,7 +181,7 @@ fn a_first_step_of_nothing() {
 }
 
 #[test]
-fn the_step_of_a_line_search_that_is_rescaled() {
+fn rescaled_line_search_steps_warn() {
     for optimizer in [boxed(chain((lbfgs(), scale(0.5)))), boxed(chain((lbfgs(), clip(1.0), zero_nans())))] {
         assert_eq!(warnings(optimizer), [(WarningKind::RescaledLineSearch, "$.chain[1]".into())]);
     }
@@ -233,7 +233,7 @@ fn factor<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(transfor
 }
 
 #[test]
-fn decay_that_drives_away_is_told_by_what_turns_it_round() {
+fn weight_decay_that_grows_parameters_warns() {
     let weights = |decay: f64| masked(add_decayed_weights(decay), Mask::min_ndim(MATRICES));
     for (decay, place) in [(0.25, 1), (-0.25, 1), (0.25, 0), (-0.25, 0)] {
         let chain: Vec<Boxed> = match place {
@@ -276,7 +276,7 @@ fn a_group_that_takes_nothing() {
 }
 
 #[test]
-fn decay_behind_what_freezes() {
+fn decay_behind_freezable_warns() {
     let decay = || add_decayed_weights(-0.1);
     let behind = || chain((freezable(adam(0.1)), masked(decay(), Mask::min_ndim(MATRICES))));
     let place = "$.chain[1].masked.inner.add_decayed_weights";

@@ -191,7 +191,7 @@ fn gradients_that_f16_cannot_hold_reach_the_parameters() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_loss_scale_arguments_are_refused() {
     let refused = |optimizer: Boxed| optimizer.init(&params()).unwrap_err().to_string();
     assert_eq!(
         refused(boxed(dynamic_loss_scale(sgd(0.1)).init_scale(0.5))),

@@ -62,7 +62,7 @@ fn scales<T: GradientTransformation<Needs = Nothing>>(what: &str, t: &T, scaling
 }
 
 #[test]
-fn norms_scale_with_what_they_are_of() {
+fn norm_based_updates_scale_with_inputs_of_any_magnitude() {
     let near = 1e-14;
     let mut cases = 0;
     let mut of_size = |what: &str, t: Boxed<Nothing>| cases += scales(what, &t, SCALE_INVARIANT, near);
@@ -105,7 +105,7 @@ fn by_leaf() -> Labels {
 }
 
 #[test]
-fn clips_limit_what_is_large() {
+fn clips_limit_large_updates_and_pass_small_ones() {
     let clips: [(&str, Boxed<Nothing>); 4] = [
         ("clip_by_global_norm", boxed(clip_by_global_norm(0.5))),
         ("clip_by_block_norm", boxed(clip_by_block_norm(0.5))),
@@ -131,7 +131,7 @@ fn clips_limit_what_is_large() {
 }
 
 #[test]
-fn norms_are_read_as_they_are() {
+fn norm_readings_are_accurate_at_any_magnitude() {
     for power in POWERS {
         let (grads, optimizer) = (params(1.0, power), chain((trace(0.5), clip_by_block_norm(1.0), sgd(0.1))));
         let mut at = params(0.3, 0);

@@ -18,7 +18,7 @@ use gradchain::{Error, extra};
 use crate::linesearch::{dot, rosenbrock};
 
 #[test]
-fn what_is_known_is_not_evaluated_again() {
+fn known_points_are_not_evaluated_again() {
     let calls = Cell::new(0);
     let loss = |p: &Vec<f64>| {
         calls.set(calls.get() + 1);
@@ -91,7 +91,7 @@ fn another_function_is_not_taken_for_the_last_one() {
 }
 
 #[test]
-fn what_a_later_member_changes_is_seen() {
+fn changes_by_later_stages_are_evaluated() {
     let optimizer = chain((lbfgs(), scale(0.5)));
     let mut p = vec![-1.2, 1.0];
     let mut state = optimizer.init(&p).unwrap();

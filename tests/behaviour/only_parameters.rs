@@ -97,7 +97,7 @@ macro_rules! same {
 }
 
 #[test]
-fn no_bit_depends_on_whether_updates_are_worked_out() {
+fn skipping_unused_updates_is_bitwise_identical() {
     let given = [false, true].map(|turned| {
         let gradients = [1, 2, 3, 4].map(|step| leaves(step, turned));
         let nothing = run(&identity(), &gradients);
@@ -132,7 +132,7 @@ fn no_bit_depends_on_whether_updates_are_worked_out() {
 }
 
 #[test]
-fn the_plan_says_what_such_a_pass_reads() {
+fn the_plan_shows_the_reads_of_parameter_only_passes() {
     let chained = chain((clip_by_global_norm(1.0), scale_by_param_block_rms(), sgd(0.1)));
     let plan = chained.plan(&vec![0.0_f32; 1000]).unwrap();
     let read: Vec<_> = plan.passes.iter().map(|pass| (pass.source, pass.params)).collect();

@@ -64,7 +64,7 @@ fn an_update_was_emitted_if_a_parameter_moved() {
 }
 
 #[test]
-fn each_group_says_what_was_done_to_it() {
+fn each_group_reports_its_outcome() {
     let groups = (("each", sgd(0.5)), ("second", multi_steps(sgd(0.5), 2)), ("none", adam(0.1)));
     let optimizer = allow(partition(groups, labels("each", "second")), [WarningKind::EmptyGroup]);
     let mut params = (1.0_f64, 1.0_f64);
@@ -85,7 +85,7 @@ fn each_group_says_what_was_done_to_it() {
 }
 
 #[test]
-fn averages_take_what_moved() {
+fn averages_count_only_steps_that_moved_parameters() {
     let optimizer = params_swa(chain((multi_steps(sgd(1.0), 2), add_decayed_weights(-0.5))));
     let mut p = 8.0_f64;
     let mut state = optimizer.init(&p).unwrap();
@@ -133,7 +133,7 @@ fn a_flush_reaches_the_windows_inside() {
 }
 
 #[test]
-fn a_weight_is_for_one_mini_step_also_if_that_is_thrown_away() {
+fn a_weight_applies_to_one_mini_step_even_if_skipped() {
     let optimizer = multi_steps(sgd(1.0), 2).should_skip_update_fn(skip_not_finite());
     let mut p = 0.0_f64;
     let mut state = optimizer.init(&p).unwrap();
@@ -207,7 +207,7 @@ fn a_loss_of_weight_0_is_not_looked_at() {
 
 /// Gradients and rates are finite; updates are not.
 #[test]
-fn updates_that_are_not_finite_are_left_out_by_a_guard_behind() {
+fn a_guard_after_the_optimizer_skips_nonfinite_updates() {
     let optimizer = chain((sgd(1e10), apply_if_finite(identity(), 5)));
     let mut p = (1.0_f32, 1.0_f64);
     let mut state = optimizer.init(&p).unwrap();
@@ -218,7 +218,7 @@ fn updates_that_are_not_finite_are_left_out_by_a_guard_behind() {
 }
 
 #[test]
-fn what_freezes_leaves_goes_inside_windows() {
+fn freezable_refuses_inner_windows() {
     for inner in
         [boxed(multi_steps(sgd(1.0), 2)), boxed(chain((clip(1.0), masked(multi_steps(adam(0.1), 2), Mask::path("0")))))]
     {

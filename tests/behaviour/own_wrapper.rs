@@ -110,7 +110,7 @@ fn the_inner_transformation_sees_the_array_where_the_wrapper_is_inactive() {
 }
 
 #[test]
-fn what_a_before_that_reads_writes_where_it_runs_is_lost_in_one_loop_and_in_many() {
+fn slots_written_by_a_reading_before_persist_in_held_steps_only() {
     fn steps<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(optimizer: &T) -> Vec<f64> {
         let mut p = vec![0.0_f64; 3];
         let mut state = optimizer.init(&p).unwrap();

@@ -194,7 +194,7 @@ proptest! {
 }
 
 #[test]
-fn what_cannot_be_a_plateau_is_refused() {
+fn invalid_plateau_arguments_are_refused() {
     let refused = |t: ReduceOnPlateau, argument: &str| {
         let error = t.init(&0.0_f32).unwrap_err();
         assert!(error.is_argument() && error.to_string().contains(argument), "{error}");
@@ -541,7 +541,7 @@ fn changing_b1_does_not_move_the_average() {
 }
 
 #[test]
-fn what_is_kept_in_another_type_is_mixed_as_it_was_stored() {
+fn schedule_free_interpolates_its_rounded_state() {
     let t = schedule_free(sgd(1.0), 1.0).b1(0.5).state_dtype(DType::F32);
     // In `f32`, 1 + 2⁻³⁰ is 1.
     let (mut params, step) = (1.0_f64, 2.0_f64.powi(-30));

@@ -118,7 +118,7 @@ fn a_part_starts_as_a_copy_of_another() {
 }
 
 #[test]
-fn what_is_not_said_is_an_error_that_proposes_the_one_way_there_is() {
+fn unmapped_state_is_an_error_that_suggests_the_only_migration() {
     let p = params();
     let state = chain((scale_by_adam(), scale(-0.1))).init(&p).unwrap();
     let after = named_chain(["adam", "rate"], (scale_by_adam(), scale(-0.1)));
@@ -187,7 +187,7 @@ fn members_that_changed_places_are_told() {
 
 /// Even if the states would fit without any verb.
 #[test]
-fn verbs_that_speak_of_parts_that_are_not_there_are_errors() {
+fn migrations_of_missing_parts_are_errors() {
     let same = chain((scale_by_adam(), scale(-0.1)));
     let p = params();
     let state = same.init(&p).unwrap();

@@ -76,7 +76,7 @@ where
 }
 
 #[test]
-fn the_error_is_within_the_bound_that_is_documented() {
+fn quantization_errors_are_within_the_documented_bounds() {
     let of = |relative| Rounding { block: 256, relative, absolute: 0.0 };
     let (root, fourth_root, logarithm) = (of((2.0 + 2.0 / 127.0) / 127.0), of(5.0 / 255.0), of(1.0 / 8.0));
     is_within_the_bound(quantized(ema(0.9)).min_elements(0), "ema", 0.9, |g| g, root);
@@ -238,7 +238,7 @@ fn another_memory_order_has_the_same_numbers_as_near_as_codes_can_say() {
 }
 
 #[test]
-fn a_mean_of_states_is_that_of_what_codes_stand_for() {
+fn quantized_states_average_their_decoded_values() {
     let optimizer = quantized(chain((ema(0.9), scale_by_rms()))).min_elements(0);
     let params = vec![0.0_f32; 600];
     let made = |seed: usize| {
@@ -309,7 +309,7 @@ fn bad_gradients() -> Vec<Vec<(usize, f32)>> {
 }
 
 #[test]
-fn a_gradient_that_is_not_finite_harms_its_own_element_only() {
+fn a_nonfinite_gradient_affects_its_own_element_only() {
     fn check<T, Q>(name: &str, single: &T, coded: [Q; 2])
     where
         T: GradientTransformation<Needs = Nothing>,
@@ -387,7 +387,7 @@ fn values(tree: &Embedded, leaf: &str) -> Vec<f64> {
 }
 
 #[test]
-fn embeddings_and_small_leaves_stay_as_they_are_by_default() {
+fn embeddings_and_small_leaves_are_unquantized_by_default() {
     let (exact, _) = trained_on_rows(&adamw(0.01));
     for optimizer in [quantized(adamw(0.01)), quantized(adamw(0.01)).logarithmic(true)] {
         let (params, state) = trained_on_rows(&optimizer);
@@ -410,7 +410,7 @@ fn embeddings_and_small_leaves_stay_as_they_are_by_default() {
 }
 
 #[test]
-fn readings_tell_how_many_numbers_lose_their_digits_beside_larger_ones() {
+fn readings_report_the_share_of_floored_numbers() {
     for (logarithmic, array, least) in
         [(false, "nu", 0.02), (false, "mu", 0.02), (true, "nu", 0.02), (true, "mu", 0.02)]
     {

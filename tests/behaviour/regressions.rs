@@ -174,7 +174,7 @@ fn the_norm_of_a_large_f16_leaf_neither_sticks_nor_overflows() {
 
 /// Elsewhere others' raw gradients were added.
 #[test]
-fn the_two_verbs_of_masking_say_what_happens_to_the_others() {
+fn masked_passes_other_leaves_and_freeze_others_freezes_them() {
     let params = || (array![1.0_f32], array![1.0_f32]);
     let grads = (array![0.5_f32], array![0.5_f32]);
     let only = masked(sgd(1.0), Mask::path("0"));
@@ -191,7 +191,7 @@ fn the_two_verbs_of_masking_say_what_happens_to_the_others() {
 
 /// It keeps its path.
 #[test]
-fn a_parameter_that_is_replaced_keeps_its_moments() {
+fn a_replaced_parameter_keeps_its_moments() {
     let optimizer = adam(0.1);
     let mut params = array![1.0_f32, -2.0];
     let mut state = optimizer.init(&params).unwrap();
@@ -208,7 +208,7 @@ fn a_parameter_that_is_replaced_keeps_its_moments() {
 
 /// The half-written state is poisoned.
 #[test]
-fn a_panic_in_a_schedule_poisons_the_state_instead_of_going_on_from_half_of_it() {
+fn a_panic_in_a_schedule_poisons_the_state() {
     let optimizer =
         chain((trace(0.9), scale_by_schedule(from_fn("breaks", |count| if count == 1 { panic!("no") } else { -1.0 }))));
     let mut params = array![1.0_f32];

@@ -53,7 +53,7 @@ impl LeafVisitor for Visit<'_> {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn invalid_device_operations_cannot_be_recorded() {
     let params = (ndarray::Array2::<f32>::ones((2, 3)), vec![1.0_f64; 6]);
     let programs = |does: Does| Theirs(does).programs(&params).map(|programs| programs.to_string());
     let fits: [Does; 4] = [

@@ -19,7 +19,7 @@ fn close(found: f64, expected: f64, tolerance: f64) {
 
 /// Schedule-free SGD keeps parameters in its state; as in Optax.
 #[test]
-fn lookahead_starts_its_optimizer_anew_at_the_parameters_of_the_step() {
+fn lookahead_restarts_its_optimizer_at_the_parameters_of_the_step() {
     let optimizer = lookahead(schedule_free_sgd().learning_rate(0.1), 3, 1.0).reset_state(true);
     let mut p = 10.0_f64;
     let mut state = optimizer.init(&p).unwrap();
@@ -36,7 +36,7 @@ fn lookahead_starts_its_optimizer_anew_at_the_parameters_of_the_step() {
 
 /// DoG's anchor and largest distance restart, in any nesting.
 #[test]
-fn a_new_state_is_the_one_that_init_makes() {
+fn a_reset_state_equals_a_fresh_one() {
     let optimizer = lookahead(dog(), 2, 0.5).reset_state(true);
     let mut params = (array![3.0_f32, -2.0], array![[1.0_f64, 4.0]]);
     let mut state = optimizer.init(&params).unwrap();
@@ -49,7 +49,7 @@ fn a_new_state_is_the_one_that_init_makes() {
 }
 
 #[test]
-fn an_adversary_starts_anew_where_the_round_began() {
+fn an_adversary_restarts_at_the_start_of_the_round() {
     let adversary = || chain((dog(), scale(-0.5)));
     let (seen, opaque) = (sam(sgd(0.1), adversary()), sam(sgd(0.1), adversary()).opaque_mode());
     let (mut p, mut q) = (array![3.0_f64, -2.0], array![3.0_f64, -2.0]);
@@ -70,7 +70,7 @@ fn an_adversary_starts_anew_where_the_round_began() {
 }
 
 #[test]
-fn what_was_set_in_a_state_stays_when_it_starts_anew() {
+fn a_reset_keeps_frozen_leaves_and_injected_hyperparameters() {
     let optimizer = lookahead(freezable(inject_hyperparams(sgd(0.5).momentum(0.5))), 2, 1.0).reset_state(true);
     let mut params = (8.0_f64, 8.0_f64);
     let mut state = optimizer.init(&params).unwrap();
@@ -132,7 +132,7 @@ where
 
 /// For any layouts.
 #[test]
-fn inside_flatten_a_state_starts_anew_at_the_vector() {
+fn a_state_inside_flatten_restarts_at_the_vector() {
     flattened_equals("lookahead", || lookahead(lookahead(sgd(0.1), 1000, 0.5), 2, 0.5).reset_state(true));
     flattened_equals("schedule-free", || lookahead(schedule_free_sgd().learning_rate(0.1), 3, 0.5).reset_state(true));
     flattened_equals("dog", || lookahead(dog(), 2, 0.5).reset_state(true));
@@ -157,7 +157,7 @@ fn inside_flatten_a_state_starts_anew_at_the_vector() {
 
 /// From its share of the vector or of the round's start.
 #[test]
-fn on_two_ranks_a_state_starts_anew_at_the_vector_and_where_the_round_began() {
+fn sharded_states_restart_at_the_vector_or_the_start_of_the_round() {
     fn train<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) -> Apart {
         let mut params = apart();
         let mut state = optimizer.init(&params).unwrap();

@@ -246,7 +246,7 @@ fn no_rows_are_a_step_all_the_same() {
 }
 
 #[test]
-fn updates_of_rows_are_zero_elsewhere() {
+fn row_sparse_updates_are_zero_in_other_rows() {
     let optimizer = adam(0.1);
     let mut params = embedding(6, 2);
     let mut state = optimizer.init(&params).unwrap();
@@ -341,7 +341,7 @@ fn rows_are_a_leaf_of_gradients_and_of_nothing_else() {
 }
 
 #[test]
-fn what_needs_whole_leaves_says_so_unless_it_acts_on_others() {
+fn dense_only_stages_refuse_row_sparse_gradients_of_their_leaves() {
     let params = (embedding(4, 3), embedding(2, 2));
     let grads = (gradient(0, &[1, 1], 3), embedding(2, 2));
     let expect = |error: Error, part: &str| {

@@ -101,7 +101,7 @@ fn refused<G: Tree>(optimizer: &SkipAbsent<Adam>, grads: &G) -> String {
 }
 
 #[test]
-fn what_does_not_belong_is_an_error_still() {
+fn mismatched_gradients_are_still_errors() {
     let optimizer = skip_absent(adam(0.1));
     let what = "the gradients do not fit the parameters that the state was made for: 1 difference\n  ";
     let named = |leaves: [(&str, Vec<f32>); 2]| BTreeMap::from(leaves.map(|(path, x)| (String::from(path), x)));
@@ -124,7 +124,7 @@ fn what_does_not_belong_is_an_error_still() {
 }
 
 #[test]
-fn it_goes_around_everything_that_is_done_with_gradients() {
+fn skip_absent_must_wrap_every_stage_that_reads_gradients() {
     fn takes<T: gradchain::GradientTransformation<Needs = Nothing>>(optimizer: T) -> bool {
         let mut after = params();
         let mut state = optimizer.init(&after).unwrap();
@@ -174,7 +174,7 @@ fn a_missing_gradient_is_an_error_that_names_the_way_out() {
 }
 
 #[test]
-fn what_joins_leaves_or_holds_windows_is_refused_at_the_start() {
+fn stages_that_join_leaves_or_hold_windows_are_refused_at_init() {
     let error = skip_absent(lbfgs()).init(&params()).unwrap_err();
     assert!(error.is_argument());
     assert!(error.to_string().contains("without parts that join leaves in memory"), "{error}");
@@ -184,7 +184,7 @@ fn what_joins_leaves_or_holds_windows_is_refused_at_the_start() {
 
 /// As PyTorch's sum of `grad`s.
 #[test]
-fn a_window_counts_what_is_absent_as_zeros_and_skips_what_never_came() {
+fn a_window_counts_absent_gradients_as_zeros_and_skips_absent_leaves() {
     let optimizer = multi_steps(skip_absent(chain((add_decayed_weights(0.5), sgd(1.0)))), 2);
     let mut params = (8.0_f64, 8.0_f64);
     let mut state = optimizer.init(&params).unwrap();
@@ -205,7 +205,7 @@ fn a_window_counts_what_is_absent_as_zeros_and_skips_what_never_came() {
 
 /// Zeros in memory, absent in gradients given by value.
 #[test]
-fn updates_of_skipped_leaves_are_zero_or_not_there() {
+fn updates_of_skipped_leaves_are_zero_or_absent() {
     let optimizer = skip_absent(adamw(0.1));
     let mut expected = params();
     let mut state = optimizer.init(&expected).unwrap();

@@ -53,7 +53,7 @@ fn mean(states: &[(&All, f64)]) -> Result<All> {
 }
 
 #[test]
-fn counts_and_flags_do_what_they_say() {
+fn counts_saturate_and_flags_are_set() {
     let mut count = Count::new(u64::MAX - 1);
     count.increment();
     count.increment();
@@ -195,7 +195,7 @@ fn moments_of_different_memory_order_are_averaged_by_place() {
 }
 
 #[test]
-fn policies_decide_what_has_no_mean() {
+fn policies_average_flags_counts_and_keys() {
     let (t, f) = (Flag::new(true), Flag::new(false));
     let flags = |policy, flags: &[Flag]| {
         let states: Vec<_> = flags.iter().map(|flag| (flag, 1.0)).collect();
@@ -270,7 +270,7 @@ fn values_for_other_leaves_have_no_mean() {
 }
 
 #[test]
-fn the_same_bits_are_the_same_and_others_are_not() {
+fn same_bits_compares_states_bitwise() {
     assert!(same_bits(&all(1.0), &all(1.0)) && same_bits(&all(f64::NAN), &all(f64::NAN)));
     assert!(!same_bits(&Scalar::new(0.0), &Scalar::new(-0.0)));
     assert!(!same_bits(&Count::new(0), &Count::new(1)));

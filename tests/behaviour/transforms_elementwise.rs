@@ -370,7 +370,7 @@ fn large(n: usize) -> Vec<f32> {
 }
 
 #[test]
-fn norms_are_of_whole_leaves_however_they_are_cut() {
+fn norms_are_reduced_over_all_chunks_of_a_leaf() {
     let grads = [large(40_000), large(513)];
     let exact = norm(from(&grads).iter().flatten());
     let params: Leaves<f32> = [vec![1.0; 40_000], vec![2.0; 513]];
@@ -404,7 +404,7 @@ fn same(found: Leaves<f64>, expected: [&[f64]; 2]) {
 }
 
 #[test]
-fn what_is_not_finite_goes_where_the_docs_say() {
+fn nonfinite_gradients_propagate_as_documented() {
     const NAN: f64 = f64::NAN;
     let nan = || [vec![f32::NAN, 4.0], vec![3.0]];
     let infinite = || [vec![f32::INFINITY, 4.0], vec![3.0]];
@@ -450,7 +450,7 @@ fn masked_leaves_do_not_count_towards_a_norm() {
 }
 
 #[test]
-fn what_is_set_to_zero_keeps_its_bits_while_the_state_goes_on() {
+fn set_to_zero_keeps_parameter_bits_and_updates_state() {
     let mut params: Leaves<f32> = [vec![-0.0, 1.0], vec![f32::MIN_POSITIVE / 4.0]];
     let before = bits(&params);
     let optimizer = chain((trace(0.5), clip_by_global_norm(100.0), trace(0.5), set_to_zero()));

@@ -254,7 +254,7 @@ fn every_preconditioning_ends_at_an_orthogonal_matrix() {
 }
 
 #[test]
-fn a_leaf_that_is_no_matrix_is_refused_by_name() {
+fn muon_refuses_non_matrix_leaves_by_name() {
     let params = (Array2::<f32>::zeros((2, 2)), Array1::<f32>::zeros(3));
     let error = scale_by_muon().init(&params).unwrap_err().to_string();
     assert!(error.contains("weight_dimension_numbers") && error.contains("1: f32 [3]"), "{error}");
@@ -389,7 +389,7 @@ fn the_number_of_threads_does_not_change_a_bit() {
 
 /// Without a difference L-BFGS has no curvature.
 #[test]
-fn lbfgs_takes_gradients_that_do_not_change_as_they_are() {
+fn lbfgs_passes_constant_gradients_through() {
     for scaled in [true, false] {
         let optimizer = scale_by_lbfgs().memory_size(2).scale_init_precond(scaled);
         let mut state = optimizer.init(&[0.0_f64, 0.0]).unwrap();

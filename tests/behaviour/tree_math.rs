@@ -30,7 +30,7 @@ fn close(found: f64, expected: f64) {
 }
 
 #[test]
-fn norms_are_what_they_are_called() {
+fn norms_match_their_definitions() {
     let tree = mixed(0.3);
     let values = flat(&tree);
     let squares: f64 = values.iter().map(|x| x * x).sum();
@@ -195,7 +195,7 @@ fn examples_of_zeros_and_no_examples() {
 
 /// The message lists the first differences, or all on request.
 #[test]
-fn a_long_list_of_differences_is_cut() {
+fn a_long_list_of_differences_is_truncated() {
     use gradchain::prelude::*;
 
     let (params, gradients) = (vec![vec![1.0_f32]; 40], vec![vec![1.0_f64]; 40]);

@@ -80,7 +80,7 @@ fn add(p: &mut [f64], u: &[f64]) {
 }
 
 #[test]
-fn what_runs_in_some_steps_waits_in_the_others() {
+fn conditional_wrappers_run_only_when_their_condition_holds() {
     fn check<W: Condition<Needs = Nothing>>(condition: W, holds: impl Fn(usize) -> bool) {
         let transforms = conditionally_transform(adam(0.1), condition.clone());
         let masks = conditionally_mask(adam(0.1), condition);
@@ -144,7 +144,7 @@ fn a_condition_on_the_loss_is_told_the_loss_through_every_wrapper() {
 }
 
 #[test]
-fn freezing_the_others_is_after_what_comes_before_it() {
+fn frozen_leaves_count_towards_norms_of_earlier_stages() {
     // The whole gradient's norm is 5, with any leaves frozen behind it.
     let frozen = chain((clip_by_global_norm(1.0), masked(scale(-1.0), Mask::path("0")).freeze_others()));
     let mut p = (0.0_f64, 0.0_f64);
@@ -177,7 +177,7 @@ fn freezing_the_others_is_after_what_comes_before_it() {
 }
 
 #[test]
-fn what_is_held_back_is_what_comes_after_a_barrier() {
+fn held_steps_keep_updates_stored_for_a_barrier() {
     // The clip's passes store the trace's output; a hold must not clear it before the norm is known.
     let optimizer = chain((trace(0.0), clip_by_global_norm(1.0), multi_steps(scale(-1.0), 2)));
     let mut p = (0.0_f64, 0.0_f64);
@@ -243,7 +243,7 @@ fn the_inner_transformation_gets_the_mean_of_mini_steps_with_or_without_a_barrie
 }
 
 #[test]
-fn mini_steps_keep_their_accumulator_and_no_updates_beside_it() {
+fn mini_steps_store_no_updates_besides_their_accumulator() {
     let stored = |plan: gradchain::Plan| plan.passes.iter().map(|pass| pass.stored).collect::<Vec<_>>();
     let p = vec![0.0_f32; 1000];
     let clipped = || chain((zero_nans(), clip_by_global_norm(1.0), adamw(1e-3)));
@@ -257,7 +257,7 @@ fn mini_steps_keep_their_accumulator_and_no_updates_beside_it() {
 }
 
 #[test]
-fn measurements_are_of_what_passes_through() {
+fn monitors_measure_the_updates_that_pass_through() {
     let norm = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
     let watch = monitor()
         .measure("norm", GlobalNorm)
@@ -309,7 +309,7 @@ fn measurements_are_of_what_passes_through() {
 }
 
 #[test]
-fn what_is_not_emitted_is_not_measured() {
+fn held_updates_are_not_measured() {
     let optimizer = multi_steps(chain((snapshot("norm", GlobalNorm), sgd(1.0))), 2);
     let mut p = 0.0_f64;
     let mut state = optimizer.init(&p).unwrap();
@@ -665,7 +665,7 @@ fn sophia_divides_by_the_diagonal_that_it_knew_before() {
 }
 
 #[test]
-fn a_step_in_which_only_the_inner_transformation_holds_back_emits() {
+fn wrappers_with_updates_of_their_own_emit_over_held_inner_steps() {
     let mut p = 1.0_f64;
     // Before the first estimate the clipped mean is used.
     let optimizer = scale_by_sophia(multi_steps(identity(), 2)).update_interval(1);
@@ -846,7 +846,7 @@ fn gradients_of_examples_must_fit() {
 
 /// Mean and deviation are computed while all values have equal weight.
 #[test]
-fn what_is_far_above_what_it_was_is_thrown_away() {
+fn skip_on_spike_skips_norms_far_above_the_mean() {
     let norms: Vec<f64> =
         (0..40).map(|i| 2.0 + (1.3 * f64::from(i)).sin() + if i % 9 == 8 { 6.0 } else { 0.0 }).collect();
     // In a chain, behind a stateful stage.
@@ -889,7 +889,7 @@ fn what_is_far_above_what_it_was_is_thrown_away() {
 }
 
 #[test]
-fn what_stays_high_is_how_things_are_now() {
+fn skip_on_spike_accepts_persistent_spikes() {
     let optimizer = skip_on_spike(sgd(1.0), 6.0).of_loss().warmup_steps(2).max_consecutive(2);
     let mut p = 0.0_f64;
     let mut state = optimizer.init(&p).unwrap();

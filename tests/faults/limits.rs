@@ -44,7 +44,7 @@ const STARTS: &[u64] =
     &[i32::MAX as u64 - 1, u32::MAX as u64 - 1, (1 << 53) - 1, i64::MAX as u64 - 1, u64::MAX - 2, u64::MAX];
 
 #[test]
-fn a_count_at_a_limit_goes_on_or_stays() {
+fn a_count_at_a_limit_increments_or_saturates() {
     let params: Vec<DynTree> = trees(&|name, i| noise((name.len() + i) as u64));
     let mut runs = 0;
     for (name, optimizer) in optimizers() {

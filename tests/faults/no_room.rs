@@ -91,7 +91,7 @@ fn a_read_only_folder_is_an_error() {
 
 /// A file size limit stops a write after some bytes, like a full disk.
 #[test]
-fn a_file_that_cannot_grow_is_an_error_at_whatever_byte_it_stops() {
+fn a_write_stopped_at_any_byte_is_an_error() {
     let (folder, bytes) = folder_with_a_checkpoint();
     for blocks in limits(bytes.len()) {
         let script = format!("ulimit -f {blocks}; trap '' XFSZ; exec \"$0\" \"$@\"");
@@ -138,7 +138,7 @@ fn limited(script: &str, folder: &Path) -> std::process::Command {
 }
 
 #[test]
-fn what_is_no_folder_is_an_error() {
+fn invalid_paths_are_errors() {
     let (folder, bytes) = folder_with_a_checkpoint();
     let (params, state) = trained(2);
     let optimizer = optimizer();

@@ -93,7 +93,7 @@ fn child() {
 }
 
 #[test]
-fn the_newest_is_found_where_there_are_more_files_than_can_be_opened() {
+fn the_newest_is_found_beyond_the_open_file_limit() {
     let folder = tempfile::tempdir().unwrap();
     save_shards(&folder.path().join("wide"), RANKS, 7..=7);
     let exe = std::env::current_exe().unwrap();
@@ -112,7 +112,7 @@ fn the_newest_is_found_where_there_are_more_files_than_can_be_opened() {
 
 /// A loop of links cannot be opened, so its content is unknown.
 #[test]
-fn what_the_system_refuses_is_no_damage() {
+fn io_errors_are_not_taken_for_damage() {
     let folder = tempfile::tempdir().unwrap();
     let rotation = Rotation::new(folder.path()).unwrap();
     save(&rotation, 1).unwrap();

@@ -48,7 +48,7 @@ fn the_bits_are_those_of_update() {
 
 /// Gaps stay untouched.
 #[test]
-fn gradients_of_any_layout_are_written_where_they_lie() {
+fn gradients_of_any_layout_are_overwritten_in_place() {
     let optimizer = adam(0.1);
     let params = model();
     let dense = gradient(&params, 1);
@@ -127,7 +127,7 @@ fn threads_are_bitwise_identical() {
 }
 
 #[test]
-fn what_does_not_fit_is_not_touched() {
+fn mismatched_gradients_are_unchanged() {
     let optimizer = adam(0.1);
     let params = vec![1.0_f32, 2.0];
     let mut state = optimizer.init(&params).unwrap();

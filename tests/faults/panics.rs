@@ -361,7 +361,7 @@ impl WholeTreeTransformation for Choosy {
 }
 
 #[test]
-fn a_state_that_cannot_begin_anew_is_an_error_before_the_step() {
+fn a_failed_state_reset_is_an_error_before_the_step() {
     fn check<T: GradientTransformation<Needs = Nothing>>(optimizer: T) {
         let mut params = vec![1.0_f32];
         let mut state = optimizer.init(&params).unwrap();

@@ -56,7 +56,7 @@ fn missing_features_are_named() {
 }
 
 #[test]
-fn a_value_of_the_wrong_form_is_said_with_what_it_should_be() {
+fn malformed_values_are_reported_with_the_expected_form() {
     for (config, expected) in [
         (json!([]), "$: expected a transformation: {name: arguments}, or {\"chain\": [..]} for several, found []"),
         (
@@ -150,7 +150,7 @@ fn mistakes_of_all_members_and_ranges_are_said_at_once() {
 }
 
 #[test]
-fn what_is_called_otherwise_elsewhere_is_suggested() {
+fn names_of_other_libraries_get_suggestions() {
     for (config, meant) in [
         (json!({"adam": {"lr": 0.1}}), "unknown argument `lr`; did you mean `learning_rate`?"),
         (json!({"AdamW": {}}), "unknown transformation `AdamW`; did you mean `adamw`?"),
@@ -172,7 +172,7 @@ fn what_is_called_otherwise_elsewhere_is_suggested() {
 }
 
 #[test]
-fn a_name_that_goes_on_is_meant() {
+fn similar_argument_names_are_suggested() {
     let config = json!({"multi_steps": {"inner": {"sgd": {"learning_rate": 0.1}}, "every_k": 2}});
     let said = error(config).to_string();
     assert!(said.contains("unknown argument `every_k`; did you mean `every_k_schedule`?"), "{said}");
@@ -185,7 +185,7 @@ fn a_name_that_goes_on_is_meant() {
 }
 
 #[test]
-fn a_key_that_is_there_twice_is_refused() {
+fn duplicate_keys_are_refused() {
     let twice = r#"{"sgd": {"learning_rate": 0.1, "learning_rate": 0.2}}"#;
     let error = config::Config::from_json(twice).unwrap_err().to_string();
     assert!(error.contains("duplicate key `learning_rate`"), "{error}");

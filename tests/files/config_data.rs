@@ -15,7 +15,7 @@ fn recorded() -> Vec<Value> {
 }
 
 #[test]
-fn what_is_built_is_written_out_and_built_again() {
+fn configs_of_built_optimizers_round_trip() {
     let (mut seen, schema) = (0, serde_json::from_str(&config::json_schema()).unwrap());
     for given in recorded() {
         // Names of Optax alone.
@@ -87,7 +87,7 @@ fn a_built_optimizer_and_its_config_do_the_same() {
 }
 
 #[test]
-fn what_is_not_data_is_listed_with_its_place() {
+fn non_data_arguments_are_listed_with_their_paths() {
     let optimizer = chain((
         masked(clip(1.0), Mask::by(|leaf| leaf.ndim() > 1)),
         sgd(gradchain::schedule::from_fn("mine", |count| count as f64)),

@@ -17,7 +17,7 @@ fn wrapped(wrappers: usize) -> Boxed {
 const MOST: usize = 127;
 
 #[test]
-fn what_can_be_saved_can_be_opened() {
+fn saved_nestings_can_be_loaded() {
     for wrappers in [0, 1, 31, 62, 63, 64, 100, MOST] {
         let optimizer = wrapped(wrappers);
         let mut params = vec![1.0_f32, 2.0];
@@ -51,7 +51,7 @@ fn what_can_be_saved_can_be_opened() {
 }
 
 #[test]
-fn what_is_too_deep_is_refused_when_it_is_written() {
+fn too_deep_nestings_are_refused_when_written() {
     for wrappers in [MOST + 1, 200] {
         let optimizer = wrapped(wrappers);
         let state = optimizer.init(&0.0_f32).unwrap();

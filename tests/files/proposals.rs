@@ -114,7 +114,7 @@ fn is_open(message: &str) -> bool {
 }
 
 #[test]
-fn what_is_proposed_works() {
+fn proposed_calls_work() {
     let mut random = Random { seed: 1, rates: [0.1, 0.2] };
     let (mut refused, mut with_verbs, mut arguments_alone, mut moved) = (0, 0, 0, 0);
     for case in 0..1500 {
@@ -168,7 +168,7 @@ fn what_is_proposed_works() {
 
 /// A removed stage with a remaining field's name is dropped first.
 #[test]
-fn what_is_in_the_way_is_dropped_first() {
+fn colliding_parts_are_dropped_before_a_rename() {
     let params = params();
     for before in [boxed(chain((clip(1.0), adamw(0.1)))), boxed(chain((trace(0.5), adamw(0.1))))] {
         let state = before.init(&params).unwrap();
@@ -181,7 +181,7 @@ fn what_is_in_the_way_is_dropped_first() {
 
 /// The message refers to the migration's result.
 #[test]
-fn a_migration_that_is_not_enough_is_completed() {
+fn an_insufficient_migration_gets_the_missing_call() {
     let params = params();
     let state = chain((zero_nans(), clip(1.0), adam(0.1))).init(&params).unwrap();
     let after = multi_steps(chain((clip(1.0), adam(0.1))), 2);

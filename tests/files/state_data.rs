@@ -147,7 +147,7 @@ fn memory_order_is_that_of_the_parameters() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn mismatched_state_data_is_refused() {
     let optimizer = adam(0.1);
     let params = vec![1.0_f32, 2.0];
     let state = optimizer.init(&params).unwrap();

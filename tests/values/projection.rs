@@ -166,7 +166,7 @@ fn trees_describe_sets() {
 }
 
 #[test]
-fn what_lies_in_the_set_keeps_its_bits() {
+fn points_inside_the_set_keep_their_bits() {
     let tree = (0.1_f32, vec![0.2_f64, -0.0, 1e-300]);
     type Two = (f32, Vec<f64>);
     let same = |project: &dyn Fn(&mut Two) -> Result<(), Error>| {
@@ -446,7 +446,7 @@ fn a_mask_makes_the_chosen_leaves_the_vector() {
 }
 
 #[test]
-fn bounds_on_elements_are_part_of_the_one_loop() {
+fn element_bounds_add_no_pass() {
     let params = vec![0.5_f32; 100];
     let plain = adam(0.1).plan(&params).unwrap();
     let bounded = chain((adam(0.1), project(hypercube(1.0)))).plan(&params).unwrap();

@@ -90,7 +90,7 @@ fn mini_steps_that_do_not_emit_leave_the_rate_of_the_last_that_did() {
 }
 
 #[test]
-fn what_users_set_is_read_when_a_step_took_it() {
+fn set_hyperparameters_are_read_after_the_next_step() {
     let optimizer = inject_hyperparams(adam(0.5));
     let (mut params, mut state) = (0.0_f64, optimizer.init(&0.0_f64).unwrap());
     optimizer.step(&mut params, &1.0, &mut state).unwrap();
@@ -142,7 +142,7 @@ fn paths_are_those_of_the_schema_and_names_of_parts_do_too() {
 }
 
 #[test]
-fn a_whole_path_is_what_it_says_whatever_else_ends_with_it() {
+fn a_full_path_wins_over_a_suffix_match() {
     let optimizer = named_chain(["a", "norm"], (monitor().measure("a.norm", GlobalNorm), clip_by_global_norm(1.0)));
     let state = optimizer.init(&1.0_f32).unwrap();
     let readings = optimizer.readings(&state).unwrap().with("norm", 3.0);
@@ -263,7 +263,7 @@ fn a_state_of_another_transformation_is_refused() {
 }
 
 #[test]
-fn readings_are_asked_for_names_that_are_near() {
+fn readings_suggest_similar_names() {
     let optimizer = adam(0.1);
     let state = optimizer.init(&1.0_f32).unwrap();
     let error = optimizer.readings(&state).unwrap().get("learning_rat").unwrap_err();

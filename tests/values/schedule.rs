@@ -82,7 +82,7 @@ fn clones_are_equal_and_every_value_is_finite() {
 }
 
 #[test]
-fn refuses_what_is_out_of_range() {
+fn out_of_range_arguments_are_refused() {
     let refused: Vec<(Schedule, &str)> = vec![
         // Those that Optax refuses too.
         (cosine_decay(0.031, 0).into(), "cosine_decay: argument `decay_steps`"),

@@ -232,7 +232,7 @@ fn restarts_of_both_signs_and_shares_beyond_one() {
 }
 
 #[test]
-fn what_is_not_given_has_the_value_that_is_documented() {
+fn omitted_arguments_have_their_documented_defaults() {
     let cycle = linear_onecycle(200, 3.0).pct_start(0.3).pct_final(0.85).div_factor(25.0).final_div_factor(1e4);
     assert_eq!(linear_onecycle(200, 3.0), cycle);
     let cycle = cosine_onecycle(200, 3.0).pct_start(0.3).div_factor(25.0).final_div_factor(1e4);
@@ -253,7 +253,7 @@ fn what_is_not_given_has_the_value_that_is_documented() {
 }
 
 #[test]
-fn chunks_say_what_they_are_made_of() {
+fn piecewise_schedules_return_their_arguments() {
     for value in VALUES {
         let chunks = piecewise_constant(value, [(7, 2.5), (3, -0.5)]);
         assert_eq!((chunks.init_value(), chunks.boundaries_and_scales()), (value, &[(3, -0.5), (7, 2.5)][..]));
@@ -261,7 +261,7 @@ fn chunks_say_what_they_are_made_of() {
 }
 
 #[test]
-fn chunks_of_what_is_not_finite_are_refused() {
+fn nonfinite_piecewise_schedules_are_refused() {
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         for (schedule, of_value) in [
             (Schedule::from(piecewise_constant(bad, [(3, 0.5)])), true),

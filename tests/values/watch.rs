@@ -35,7 +35,7 @@ mod json_lines {
     }
 
     #[test]
-    fn what_is_no_such_line_is_named() {
+    fn malformed_lines_are_reported_by_number() {
         let whole = written(&Readings::default().with("a", 1.0));
         for (bad, problem) in [
             (&b"{\"a\":1}\n"[..], "an integer `step`"),
@@ -93,7 +93,7 @@ mod events {
     }
 
     #[test]
-    fn each_number_is_an_event_and_a_step_that_is_thrown_away_a_warning() {
+    fn readings_are_events_and_skipped_steps_are_warnings() {
         let lines = Lines::default();
         let optimizer = apply_if_finite(sgd(0.5), 5);
         let mut params = 1.0_f64;
@@ -140,7 +140,7 @@ mod pictures {
     }
 
     #[test]
-    fn lines_have_gaps_where_there_is_no_number() {
+    fn lines_have_gaps_at_nan() {
         let lines = |chart: Chart| chart.svg(SIZE).unwrap().matches("<polyline").count();
         let whole = lines(Chart::new("").range(0.0, 9.0).line("", [1.0, 2.0, 3.0, 4.0, 5.0]));
         let cut = lines(Chart::new("").range(0.0, 9.0).line("", [1.0, 2.0, f64::NAN, 4.0, 5.0]));
@@ -164,7 +164,7 @@ mod pictures {
     }
 
     #[test]
-    fn what_cannot_be_drawn_is_refused() {
+    fn undrawable_charts_are_refused() {
         let line = || Chart::new("").line("", [1.0, 2.0]);
         for (chart, size, problem) in [
             (Chart::new(""), SIZE, "`lines`"),

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_made_up() {
+    fn missing_singular_vectors_are_completed() {
         are_orthonormal(&left([3, 2], 2, |_, _| 0.0), "zeros");
         for size in [1e-200, 3.0, 1e200] {
             let found = left([3, 2], 2, |i, _| if i == 0 { size } else { 0.0 });

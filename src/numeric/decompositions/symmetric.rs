@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_stays_so() {
+    fn nonfinite_matrices_decompose_to_nan() {
         let mut found = Symmetric::default();
         found.decompose(2, |i, j| if i == j { f64::INFINITY } else { 0.0 });
         assert!(found.value(0).is_nan() && found.vector(1).iter().all(|x| x.is_nan()));

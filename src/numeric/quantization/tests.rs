@@ -103,7 +103,7 @@ fn rounding_has_no_bias() {
 }
 
 #[test]
-fn blocks_of_zeros_of_tiny_numbers_and_of_what_is_not_finite() {
+fn blocks_of_zero_tiny_and_nonfinite_numbers_are_quantized() {
     for dtype in ALL {
         assert_eq!(decoded(dtype, &vec![0; dtype.bytes(300)], 300), [0.0; 300], "as memory is before the first step");
         assert_eq!(quantized(dtype, &[0.0; 3]), [0; 7]);

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_of_its_type_is_refused() {
+    fn malformed_numbers_are_refused() {
         for bad in ["", "one", "nan", "NaN", "nan:", "nan:7fc0000", "nan:+fc00000", "nan:7fc000000", "1,5", "0x1"] {
             assert!(parse(DType::F32, bad).is_none(), "{bad}");
         }

@@ -92,7 +92,7 @@ fn ema_moves_every_k_steps() -> Result<()> {
 }
 
 #[test]
-fn ema_without_bias_is_a_mean_of_what_was_passed() -> Result<()> {
+fn debiased_ema_is_the_naive_one() -> Result<()> {
     agrees(params_ema(adam(0.1), 0.9).debias(true), 8, |path| ema(path, |_| 0.9, 1, true))
 }
 
@@ -111,7 +111,7 @@ fn ema_follows_a_schedule() -> Result<()> {
 }
 
 #[test]
-fn ema_around_what_needs_several_passes() -> Result<()> {
+fn ema_wraps_multi_pass_optimizers() -> Result<()> {
     let inside = || chain((clip_by_global_norm(1.0), adamw(0.1), clip_by_global_norm(0.5)));
     agrees(params_ema(inside(), 0.9), 6, |path| ema(path, |_| 0.9, 1, false))?;
     agrees(params_ema(boxed(inside()), 0.9), 6, |path| ema(path, |_| 0.9, 1, false))?;
@@ -119,7 +119,7 @@ fn ema_around_what_needs_several_passes() -> Result<()> {
 }
 
 #[test]
-fn what_comes_behind_is_averaged_as_well() -> Result<()> {
+fn ema_includes_later_stages() -> Result<()> {
     let average = |path: &[Vec<f64>]| ema(path, |_| 0.9, 1, false);
     agrees(chain((params_ema(sgd(0.5), 0.9), scale(0.5))), 5, average)?;
     // A repeated pass accumulates nothing twice.

@@ -13,7 +13,7 @@ use ndarray::{Array2, ArrayD, IxDyn, ShapeBuilder, array};
 use super::noise;
 
 #[test]
-fn parameters_are_averaged_by_path_whatever_their_layout() -> Result<()> {
+fn parameters_of_any_layout_are_averaged_by_path() -> Result<()> {
     let logical = array![[1.0_f32, 2.0, 3.0], [4.0, 5.0, 6.0]];
     let mut columns = Array2::<f32>::zeros((2, 3).f());
     columns.assign(&logical.mapv(|x| 3.0 * x));
@@ -25,7 +25,7 @@ fn parameters_are_averaged_by_path_whatever_their_layout() -> Result<()> {
 }
 
 #[test]
-fn what_replicas_agree_on_stays_to_the_bit() -> Result<()> {
+fn the_mean_of_equal_replicas_is_bitwise_identical() -> Result<()> {
     let params: Vec<f64> = (0..2000).map(|i| noise(3, i)).collect();
     let weights = [0.1, 0.7, 3.0, 1e-9, 11.0];
     let replicas: Vec<_> = weights.iter().map(|w| (&params, *w)).collect();

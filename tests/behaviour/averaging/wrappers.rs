@@ -111,7 +111,7 @@ fn steps_that_emit_nothing_do_not_count() -> Result<()> {
 }
 
 #[test]
-fn steps_that_are_thrown_away_do_not_count() -> Result<()> {
+fn skipped_steps_do_not_count() -> Result<()> {
     let gradients = [-4.0, f64::NAN, f64::NAN, -4.0];
     let expected = [(true, 2.0), (false, 2.0), (false, 2.0), (true, 5.0)];
     assert_eq!(course(params_ema(apply_if_finite(sgd(1.0), 9), 0.5), &gradients)?, expected);
@@ -134,7 +134,7 @@ fn the_counts_are_of_steps_that_emitted() -> Result<()> {
 }
 
 #[test]
-fn what_another_group_holds_back_is_its_own_business() -> Result<()> {
+fn a_group_averages_while_another_group_accumulates() -> Result<()> {
     let groups = (("a", multi_steps(sgd(1.0), 2)), ("b", params_ema(sgd(1.0), 0.5)));
     let optimizer = partition(groups, Labels::paths([("1", "b")]).otherwise("a"));
     let mut params = (0.0_f64, 0.0_f64);
@@ -169,7 +169,7 @@ fn averages_are_found_wherever_they_are() -> Result<()> {
 }
 
 #[test]
-fn before_the_start_the_trained_parameters_are_evaluated_whatever_the_state_holds() -> Result<()> {
+fn evaluation_before_the_start_returns_the_trained_parameters() -> Result<()> {
     let optimizer = params_swa(sgd(1.0)).start(3);
     let mut params = vec![-0.0_f64, f64::INFINITY, 1.0];
     let mut state = optimizer.init(&params)?;
@@ -255,7 +255,7 @@ fn one_pass_over_memory() -> Result<()> {
 
 #[cfg(feature = "config")]
 #[test]
-fn as_data_they_are_what_they_were() -> Result<(), Box<dyn std::error::Error>> {
+fn averages_round_trip_through_configs() -> Result<(), Box<dyn std::error::Error>> {
     use gradchain::config::Config;
     let ema = params_ema(multi_steps(adam(0.1), 2), linear(0.5, 0.9, 4));
     let ema = ema.debias(true).warmup(true).update_every(2).accumulator_dtype(gradchain::DType::F64);

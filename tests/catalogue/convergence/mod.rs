@@ -131,7 +131,7 @@ impl Rule for Late {
 }
 
 #[test]
-fn what_is_wrong_is_found_on_every_problem() {
+fn faulty_optimizers_are_found_on_every_problem() {
     let problems = problems();
     let trials: Vec<_> = optimizers().into_iter().filter(|trial| !matches!(trial.naive, Naive::Unknown)).collect();
     let must_be_found = |what: &str, change: fn(Member) -> Member| {

@@ -152,7 +152,7 @@ fn a_leaf_without_a_gradient_rests() {
 }
 
 #[test]
-fn what_cannot_skip_leaves_says_so_at_the_start() {
+fn skip_absent_refuses_unsupported_entries_at_init() {
     let params = DynTree::new();
     let mut refused: Vec<String> = Vec::new();
     for entry in registry() {

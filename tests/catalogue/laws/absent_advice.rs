@@ -98,7 +98,7 @@ fn follow(name: &str, optimizer: &Member) -> Option<Advice> {
 }
 
 #[test]
-fn what_an_error_advises_works() {
+fn advice_in_errors_works() {
     let (mut around, mut inside, mut zeros) = (0, 0, 0);
     for entry in registry() {
         match follow(entry.name(), &entry.boxed()) {
@@ -116,7 +116,7 @@ fn what_an_error_advises_works() {
 
 /// Compositions of wrappers that can and cannot hold a `skip_absent`.
 #[test]
-fn what_an_error_advises_of_compositions_works() {
+fn advice_in_errors_of_compositions_works() {
     let labels = || Labels::tree([("layer0/p0", "a"), ("layer1/p1", "b")]);
     let at = |places: &[&str]| Advice::At(places.iter().map(|place| (*place).to_owned()).collect());
     let inner = "$.multi_steps.inner";

@@ -25,7 +25,7 @@ fn injection(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
 }
 
 #[test]
-fn what_is_wrapped_in_inject_hyperparams_equals_what_is_not() {
+fn inject_hyperparams_equals_the_unwrapped_optimizer() {
     holds(injection, 4);
 }
 
@@ -76,7 +76,7 @@ fn is_mistake(error: &str) -> bool {
 
 /// A number can be set during training if and only if it can be built with, with the same message.
 #[test]
-fn what_can_be_set_is_what_can_be_built_with() {
+fn set_accepts_exactly_the_numbers_that_init_accepts() {
     let plan = [vec![3, 4], vec![3]].map(|shape| LeafPlan { number: Number::F32, shape, order: Order::C });
     let params = tree(&plan, |leaf, i| noise(1, leaf, i));
     let (mut taken, mut refused) = (0, 0);

@@ -112,7 +112,7 @@ fn clips(barriers: usize) -> (Vec<Member>, Vec<Member>) {
 }
 
 #[test]
-fn inside_every_wrapper_there_are_as_many_barriers_or_an_error() {
+fn barriers_inside_every_wrapper_run_or_are_refused() {
     let (params, grads) = trees();
     let passes = |transformation: &Member| transformation.plan(&params).unwrap().passes.len() - 1;
     let (mut equal, mut over) = (0, 0);
@@ -140,7 +140,7 @@ fn inside_every_wrapper_there_are_as_many_barriers_or_an_error() {
 
 /// The inner transformation reads no parameters.
 #[test]
-fn inside_galore_there_are_as_many_barriers_or_an_error() {
+fn barriers_inside_galore_run_or_are_refused() {
     let (params, grads) = trees();
     let inside = |clips: usize| -> Vec<Boxed> {
         (1..=clips).map(|i| boxed(clip_by_global_norm(0.9_f64.powi(i as i32)))).collect()
@@ -159,7 +159,7 @@ fn inside_galore_there_are_as_many_barriers_or_an_error() {
 
 /// All ranks refuse the chain, or all run it.
 #[test]
-fn on_two_ranks_there_are_as_many_barriers_or_an_error() {
+fn barriers_on_two_ranks_run_or_are_refused() {
     for barriers in COUNTS {
         let (params, grads) = &trees();
         let train = |rank| {

@@ -45,7 +45,7 @@ fn law(number: usize, entry: &dyn Subject, problem: &Problem) {
 }
 
 #[test]
-fn leaves_of_several_chunks_have_the_same_bits_on_all_threads_and_in_all_ways() {
+fn chunked_leaves_are_bitwise_identical_across_threads_and_forms() {
     let problem = large_problem();
     registry().iter().enumerate().for_each(|(number, entry)| law(number, &**entry, &problem));
 }

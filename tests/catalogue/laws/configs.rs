@@ -19,7 +19,7 @@ fn rebuilding(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
 }
 
 #[test]
-fn what_a_config_builds_is_what_it_is_of() {
+fn a_config_rebuilds_its_optimizer() {
     let data = registry().iter().filter(|entry| Config::of(&entry.boxed()).is_ok()).count();
     assert!(data > 180 || !all_selected(), "{data} entries have a config");
     holds(rebuilding, 3);

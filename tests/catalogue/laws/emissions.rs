@@ -49,7 +49,7 @@ fn after(entry: &dyn Subject, problem: &Problem) {
 }
 
 #[test]
-fn what_comes_after_a_step_that_emits_nothing_does_not_run() {
+fn stages_after_a_held_step_do_not_run() {
     holds(after, 3);
 }
 

@@ -68,7 +68,7 @@ fn trained(optimizer: &Member, number: Number) -> [Vec<(String, Vec<f64>)>; 2] {
 }
 
 #[test]
-fn what_to_evaluate_of_16_bits_is_near_that_of_single_precision() {
+fn half_precision_evaluation_parameters_are_near_single_precision() {
     let bases: [(&str, Member); 3] = [
         ("sgd", member(sgd(RATE))),
         ("momentum", member(sgd(RATE / 4.0).momentum(0.75))),

@@ -30,6 +30,6 @@ pub(super) fn law(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) 
 }
 
 #[test]
-fn leaves_that_are_masked_off_are_not_touched_and_do_not_matter() {
+fn masked_leaves_are_unchanged_and_have_no_effect() {
     holds(law, 2);
 }

@@ -61,7 +61,7 @@ fn numbers(state: &mut OptState<Member>, names: &BTreeMap<&'static str, [f64; 2]
 }
 
 #[test]
-fn injected_numbers_whose_arguments_may_differ_are_those_that_are_here() {
+fn may_differ_takes_injected_numbers_from_the_current_optimizer() {
     let plan = [LeafPlan { number: Number::F32, shape: vec![3, 4], order: Order::C }];
     let params = tree(&plan, |leaf, i| noise(1, leaf, i));
     let grads = tree(&plan, |leaf, i| noise(2, leaf, i));
@@ -117,7 +117,7 @@ fn injected_numbers_whose_arguments_may_differ_are_those_that_are_here() {
 
 /// A path selects one of two equal names.
 #[test]
-fn a_place_is_of_one_of_two_that_are_alike() {
+fn a_path_selects_one_of_two_equal_names() {
     let params =
         tree(&[LeafPlan { number: Number::F32, shape: vec![2], order: Order::C }], |leaf, i| noise(1, leaf, i));
     let of = |rates: [f64; 3]| chain(rates.map(|rate| boxed(inject_hyperparams(sgd(rate)))).to_vec());

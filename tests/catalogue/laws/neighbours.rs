@@ -36,7 +36,7 @@ const BY_PLACE: &[(&str, &str)] = &[
 
 /// Only entries whose elements reach each other are exempt.
 #[test]
-fn what_is_said_to_depend_on_others_does() {
+fn entries_marked_whole_have_dependent_elements() {
     let leaf = |number, shape: &[usize]| LeafPlan { number, shape: shape.into(), order: Order::C };
     let plan = vec![leaf(Number::F32, &[6, 2]), leaf(Number::F64, &[5]), leaf(Number::F32, &[2, 2, 2])];
     let params = tree(&plan, |leaf, i| noise(1, leaf, i));

@@ -141,7 +141,7 @@ fn every_wrapper_of_the_configs_is_nested() {
 
 /// A step held behind a mask emits nothing if other leaves are frozen, so `lookahead` does not count it.
 #[test]
-fn what_passes_a_mask_is_not_among_frozen_leaves() {
+fn lookahead_over_masked_holds_keeps_the_mask_law() {
     let plan: Vec<_> = [vec![1], vec![]].map(|shape| LeafPlan { number: Number::F32, shape, order: Order::C }).into();
     let of = |seed| tree(&plan, |leaf, i| noise(seed, leaf, i));
     let problem = Problem { params: of(1), grads: (2..7).map(of).collect(), plan: plan.clone() };

@@ -100,20 +100,20 @@ fn every_entry_is_its_programs_or_has_a_reason() {
     holds(is_its_programs, 4);
 }
 
-fn boxes_are_what_is_in_them(entry: &dyn Subject, problem: &Problem) {
+fn boxes_have_the_programs_of_their_entry(entry: &dyn Subject, problem: &Problem) {
     let shown = |programs: Result<Programs>| programs.map_err(|error| error.to_string());
     let (inside, boxed) = (entry.programs(&problem.params), entry.boxed().programs(&problem.params));
     assert_eq!(shown(boxed), shown(inside), "{}", entry.name());
 }
 
 #[test]
-fn every_box_has_the_programs_of_what_is_in_it() {
-    holds(boxes_are_what_is_in_them, 2);
+fn every_box_has_the_programs_of_its_entry() {
+    holds(boxes_have_the_programs_of_their_entry, 2);
 }
 
 /// A previous recording may be reused.
 #[test]
-fn programs_do_not_depend_on_what_was_recorded_before() {
+fn programs_do_not_depend_on_earlier_recordings() {
     let leaf = |number, shape: &[usize]| LeafPlan { number, shape: shape.to_vec(), order: Order::C };
     let plan = [leaf(Number::F32, &[3]), leaf(Number::F64, &[2]), leaf(Number::F32, &[2, 3]), leaf(Number::Bf16, &[4])];
     let recorded = |entry: &dyn Subject| {
@@ -133,7 +133,7 @@ fn programs_do_not_depend_on_what_was_recorded_before() {
 
 /// Some devices flush subnormals to zero.
 #[test]
-fn no_program_has_a_constant_that_is_subnormal() {
+fn no_program_has_a_subnormal_constant() {
     for number in [Number::F32, Number::F64] {
         let params = tree(&[LeafPlan { number, shape: vec![3], order: Order::C }], |_, i| i as f64);
         let entries = registry();

@@ -35,7 +35,7 @@ fn boxes(entry: &dyn Subject, problem: &Problem) {
 }
 
 #[test]
-fn a_box_is_read_as_what_is_in_it() {
+fn a_box_has_the_readings_of_its_entry() {
     holds(boxes, 3);
 }
 
@@ -52,7 +52,7 @@ fn configs(entry: &dyn Subject, problem: &Problem) {
 
 #[cfg(feature = "config")]
 #[test]
-fn what_a_config_builds_is_read_as_what_it_is_of() {
+fn a_rebuilt_config_has_the_readings_of_its_optimizer() {
     holds(configs, 3);
 }
 
@@ -114,7 +114,7 @@ fn arguments_are_read_as_the_last_step_took_them() {
 }
 
 #[test]
-fn the_rate_of_whatever_has_one_is_read_by_its_name() {
+fn every_learning_rate_is_read_by_its_name() {
     let mut found = 0;
     for entry in registry() {
         let Some(mut named) = entry.named() else { continue };

@@ -118,7 +118,7 @@ fn untouched(params: &DynTree, state: &impl State) -> Vec<u64> {
 }
 
 #[test]
-fn rows_that_are_not_touched_keep_their_bits() {
+fn untouched_rows_keep_their_bits() {
     let Problem { params, grads, .. } = problem();
     for entry in registry() {
         let (mut after, mut session) = (params.clone(), entry.init(&params).unwrap());

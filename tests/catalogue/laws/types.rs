@@ -26,7 +26,7 @@ fn moved(entry: &dyn Subject) -> Result<bool, String> {
 }
 
 #[test]
-fn a_run_moved_to_f64_and_back_is_as_it_was() {
+fn a_run_moved_to_f64_and_back_is_unchanged() {
     let mut wrong = Vec::new();
     for entry in registry() {
         let name = entry.name();

@@ -36,7 +36,7 @@ fn labels() -> Labels {
 }
 
 #[test]
-fn groups_of_an_optimizer_go_on_and_are_one_again() {
+fn split_groups_resume_and_join_again() {
     let one = chain((clip_by_global_norm(1.0), adamw(0.1)));
     let many = chain((clip_by_global_norm(1.0), partition((("body", adamw(0.1)), ("head", adamw(0.1))), labels())));
     let mut params = tree([1.0, -2.0, 0.5]);
@@ -278,7 +278,7 @@ fn evaluation_parameters_come_from_a_file() {
 }
 
 #[test]
-fn parameters_that_are_their_own_average_are_saved() {
+fn parameters_that_equal_their_average_are_saved() {
     let optimizer = lookahead(sgd(0.1), 2, 0.5);
     let mut params = tree([1.0, -2.0, 0.3]);
     let mut state = optimizer.init(&params).unwrap();
@@ -303,7 +303,7 @@ fn a_wrapper_begins_with_the_parameters_that_were_loaded() {
 
 /// Nothing fits.
 #[test]
-fn a_group_begins_anew_where_it_is_of_another_optimizer() {
+fn a_group_of_another_optimizer_needs_a_fresh_state() {
     let (one, mut params) = (adamw(0.1), tree([1.0, -2.0, 0.5]));
     let many = partition((("body", adamw(0.1)), ("head", sgd(0.1).momentum(0.9))), labels());
     let mut state = one.init(&params).unwrap();

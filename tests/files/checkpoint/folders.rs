@@ -50,7 +50,7 @@ fn a_damaged_file_is_skipped_with_a_reason() {
 }
 
 #[test]
-fn a_run_that_goes_back_gives_up_what_came_later() {
+fn a_rewound_run_supersedes_later_checkpoints() {
     let folder = tempfile::tempdir().unwrap();
     let rotation = Rotation::new(folder.path()).unwrap().keep_last(3);
     let optimizer = optimizer();
@@ -108,7 +108,7 @@ fn only_its_own_files_are_counted_and_removed() {
 }
 
 #[test]
-fn what_was_begun_and_not_ended_is_removed() {
+fn unfinished_files_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let left = folder.path().join(".gradchain-a1b2.tmp");
     fs::write(&left, "half a file").unwrap();
@@ -197,7 +197,7 @@ fn a_link_stays_and_its_file_is_replaced() {
 
 /// It is opened again.
 #[test]
-fn a_file_that_another_has_written_since_is_counted_as_it_is() {
+fn files_written_by_another_rotation_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let rotation = Rotation::new(folder.path()).unwrap().keep_last(2).keep_best(1);
     let optimizer = optimizer();

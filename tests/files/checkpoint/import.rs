@@ -590,7 +590,7 @@ fn momentum_of_pytorch_has_a_buffer_or_is_refused() {
 }
 
 #[test]
-fn what_is_not_adam_is_not_taken_for_it() {
+fn other_optimizers_are_not_taken_for_adam() {
     let torch = Import::from_bytes(Origin::Torch, made(&ADAM)).unwrap();
     let said = refused(&torch, &radam(0.1));
     assert!(said.contains("optimizer: $: PyTorch has no equivalent of the state of radam"), "{said}");

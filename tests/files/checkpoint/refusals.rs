@@ -84,7 +84,7 @@ fn leaves_of_one_shape_are_not_taken_for_one_another() {
 }
 
 #[test]
-fn verbs_say_what_is_to_become_of_leaves() {
+fn unmatched_leaves_need_fresh_or_drop() {
     let optimizer = sgd(0.1).momentum(0.9);
     let file = saved(&optimizer, &dyn_tree(&[("body/w", &[1.0]), ("old/w", &[2.0])]));
     let here = dyn_tree(&[("body/w", &[0.0]), ("head/w", &[7.0, 7.0])]);
@@ -144,7 +144,7 @@ fn a_file_without_parameters_has_a_state() {
 
 /// Only arguments of one of both optimizers, by name or path.
 #[test]
-fn what_may_differ_is_there() {
+fn may_differ_names_must_exist() {
     let params = dyn_tree(&[("a", &[1.0, 2.0])]);
     let (before, after) = (chain((clip(1.0), adam(0.1))), chain((clip(1.0), adam(0.2))));
     let file = saved(&before, &params);

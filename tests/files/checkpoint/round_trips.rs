@@ -152,7 +152,7 @@ fn sixteen_bit_leaves_come_back() {
 }
 
 #[test]
-fn a_file_says_what_it_is() {
+fn a_file_describes_its_contents() {
     let optimizer = optimizer();
     let (params, state) = trained(&optimizer, 2);
     let file = Checkpoint::from_bytes(bytes(&Save::new(&optimizer, &state).params(&params).note("epoch", 3))).unwrap();

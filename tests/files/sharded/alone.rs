@@ -62,7 +62,7 @@ fn values<T: GradientTransformation>(state: &OptState<T>) -> (Vec<String>, Vec<f
 }
 
 #[test]
-fn what_is_equal_stays_to_the_bit() {
+fn equal_replicas_are_averaged_bitwise_identically() {
     for ranks in [2, 3, 5] {
         let (params, state) = trained(&optimizer(), 1);
         let all = together(ranks, |rank| {
@@ -105,7 +105,7 @@ fn keys_are_refused_or_kept_and_other_states_are_errors_that_name_them() {
 }
 
 #[test]
-fn a_rank_that_is_lost_is_an_error_of_the_others() {
+fn a_lost_rank_is_an_error_of_the_others() {
     let all = together(2, |rank| {
         if rank.rank() == 1 {
             return None;

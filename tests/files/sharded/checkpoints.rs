@@ -133,7 +133,7 @@ fn leaves_by_columns_and_whole_ones_come_back() {
 }
 
 #[test]
-fn a_shard_that_is_damaged_missing_foreign_or_alone_is_an_error() {
+fn damaged_missing_foreign_or_single_shards_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("list");
     train(2, &path, 0, 1);
@@ -307,7 +307,7 @@ impl Collective for Gone<'_> {
 }
 
 #[test]
-fn whenever_a_rank_is_lost_the_old_checkpoint_or_the_new_one_is_there() {
+fn a_lost_rank_leaves_the_old_or_the_new_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let path = &folder.path().join("list");
     train(2, path, 0, 1);

@@ -58,7 +58,7 @@ fn every_number_of_ranks_is_bitwise_identical() {
 }
 
 #[test]
-fn each_part_is_one_ranks_and_what_cannot_be_shared_out_is_an_error() {
+fn parts_belong_to_one_rank_and_indivisible_batches_are_errors() {
     let of = |size: usize, batch| -> Vec<_> { together(size, |rank| parts(&rank, batch).map_err(|e| e.to_string())) };
     for batch in 1..40_usize {
         for size in 1..batch + 3 {

@@ -105,7 +105,7 @@ fn another_step_or_another_injected_number_is_an_error_of_the_step() {
 }
 
 #[test]
-fn what_joins_leaves_is_refused_by_name() {
+fn stages_that_join_leaves_are_refused_by_name() {
     let refused = together(2, |rank| {
         let error = sharded(chain((clip(1.0), flatten(adam(0.1)))), rank).init(&Model::of(0)).unwrap_err();
         error.to_string()
@@ -135,14 +135,14 @@ impl Collective for FromOne {
 }
 
 #[test]
-fn a_rank_that_is_none_of_the_group_is_refused() {
+fn a_rank_outside_of_the_group_is_refused() {
     let expected = "Collective: argument `rank` must be below the group's size of 1, found 1";
     let all = [sharded(adam(0.1), FromOne).init(&vec![0.0_f32; 3]).map(drop), parts(&FromOne, 4).map(drop)];
     assert_eq!(all.map(|result| result.unwrap_err().to_string()), [expected; 2]);
 }
 
 #[test]
-fn a_rank_that_is_lost_is_an_error_of_all_others() {
+fn a_lost_rank_is_an_error_of_all_others() {
     for lost_at in [0, 1, 3] {
         let all = together(3, |rank| {
             let (me, mut params) = (rank.rank(), Model::of(0));
@@ -165,7 +165,7 @@ fn a_rank_that_is_lost_is_an_error_of_all_others() {
 }
 
 #[test]
-fn a_rank_that_is_late_is_an_error_of_all() {
+fn a_late_rank_is_an_error_of_all() {
     let all = within(Duration::from_millis(200), 2, |rank| {
         if rank.rank() == 1 {
             std::thread::sleep(Duration::from_millis(600));

@@ -160,7 +160,7 @@ fn gradient(rank: usize) -> Vec<f32> {
 }
 
 #[test]
-fn gradients_that_travel_narrow_are_off_by_what_is_said() {
+fn narrowed_reductions_are_within_the_documented_error() {
     // Unit roundoff, smallest subnormal.
     for (dtype, unit, least, largest) in [
         (DType::Bf16, 2_f64.powi(-8), 2_f64.powi(-133), 3.39e38),
@@ -199,7 +199,7 @@ fn gradients_that_travel_narrow_are_off_by_what_is_said() {
 }
 
 #[test]
-fn leaves_of_the_type_lose_nothing_and_a_type_that_is_not_the_same_is_an_error() {
+fn leaves_of_the_reduce_dtype_are_exact_and_differing_dtypes_are_errors() {
     let trained = |narrow| {
         together(2, |rank| {
             let mine: Vec<half::bf16> = gradient(rank.rank()).into_iter().map(half::bf16::from_f32).collect();

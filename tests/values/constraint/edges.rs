@@ -208,7 +208,7 @@ fn sixteen_bit_leaves() {
 }
 
 #[test]
-fn what_is_symmetric_up_to_rounding_is_the_mean_of_both_sides() {
+fn nearly_symmetric_matrices_become_the_mean_of_both_triangles() {
     for sign in [1.0, -1.0] {
         let [low, middle, high] = [0.0, 2.0, 4.0].map(|steps| sign * (2.0 + steps * f64::EPSILON));
         for (a, b, mean) in [(low, high, middle), (high, low, middle), (low, low, low)] {

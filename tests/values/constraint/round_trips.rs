@@ -162,7 +162,7 @@ fn weight_norm_lengths_are_those_of_the_rows() {
 
 /// Gram-Schmidt keeps the successive spans.
 #[test]
-fn orthonormal_vectors_span_what_their_raw_vectors_span() {
+fn orthonormal_vectors_keep_the_spans_of_their_raw_vectors() {
     for shape in [[5, 3], [3, 5], [4, 4], [7, 1], [1, 6]] {
         let mut raw = raw_of(orthogonal(), &identities(&shape));
         let numbers: Vec<f64> = wave(shape[0] * shape[1], 0.7);

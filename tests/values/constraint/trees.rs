@@ -150,7 +150,7 @@ fn masks_name_raw_leaves() {
 }
 
 #[test]
-fn what_a_raw_tree_holds_can_be_printed_and_sent() {
+fn raw_trees_are_debug_clone_send_and_sync() {
     fn sent<T: Send + Sync + Clone + std::fmt::Debug>(_: &T) {}
     let raw = Constraints::new().at("0", positive_exp()).unconstrain(&(1.0_f64, 2.0_f64)).unwrap();
     sent(&raw);

@@ -155,7 +155,7 @@ const BUFFERS: [&str; 12] = [
 ];
 
 #[test]
-fn everything_that_is_no_leaf_is_a_buffer_and_named_in_the_plan() {
+fn non_leaf_tensors_are_buffers_and_named_in_the_plan() {
     let net = Net::new(1, &device());
     let file = saved(&net);
     let mut expected: Vec<&str> = BUFFERS.into();
@@ -210,7 +210,7 @@ fn a_file_that_lacks_buffers_is_refused_and_the_advice_works() {
 }
 
 #[test]
-fn what_is_unexpected_or_another_is_refused() {
+fn mismatched_or_unexpected_buffers_are_refused() {
     let file = saved(&Net::new(1, &device()));
     let refused = |net: &mut Net| {
         let before = all(net);

@@ -85,7 +85,7 @@ fn a_record_resumes_bitwise_identically() {
 }
 
 #[test]
-fn a_record_that_was_loaded_and_not_used_is_saved_as_it_was() {
+fn an_unused_record_is_saved_unchanged() {
     let (mut mlp, mut optim) = (Mlp::new(&device()), whole_tree(clipped()));
     let grads = mlp.gradients(0);
     optimize(&mut optim, 0.01, &mut mlp, &grads).unwrap();
@@ -95,7 +95,7 @@ fn a_record_that_was_loaded_and_not_used_is_saved_as_it_was() {
 }
 
 #[test]
-fn one_tensor_at_a_time_is_the_same_for_what_sees_one_element() {
+fn element_wise_optimizers_match_when_stepped_per_tensor() {
     let mut there = Mlp::new(&device());
     let mut here = there.clone();
     let mut optim = per_tensor(chain((clip(0.5), adamw(1.0))), Rate::Burn).unwrap();
@@ -130,7 +130,7 @@ fn a_rate_of_one_changes_no_bit() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn unsupported_optimizers_and_gradients_are_refused() {
     let error = per_tensor(clipped(), Rate::Burn).err().unwrap().to_string();
     assert!(error.contains("**/weight"), "{error}");
     let error = per_tensor(chain((clip_by_global_norm(1.0), sgd(1.0))), Rate::Burn).err().unwrap().to_string();
@@ -189,7 +189,7 @@ fn a_tensor_is_stepped_in_place() {
 
 /// It comes from the `Learner` or from the transformation; a second one other than 1 is refused.
 #[test]
-fn one_rate_is_that_of_the_one_who_is_said_to_have_it() {
+fn the_learning_rate_comes_from_its_declared_owner() {
     let mlp = Mlp::new(&device());
     let schedule = || cosine_decay(0.01, 9);
     let train = |optimizer: ModuleOptimizer, rate: f64| {

@@ -232,7 +232,7 @@ fn a_step_leaves_the_rest_of_the_module_alone() {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_said_before_the_first_step() {
+fn unreplayable_optimizers_are_refused_at_init() {
     let layer = Layer::new(DType::F32, &other_device());
     let matrices = Mask::path("weight");
     let refused = [

@@ -84,7 +84,7 @@ fn steps_copy_nothing_and_keep_ids() {
 }
 
 #[test]
-fn a_clone_keeps_what_it_had() {
+fn a_clone_keeps_its_values() {
     let mut mlp = Mlp::new(&device());
     let (copy, before) = (mlp.clone(), values(&mlp));
     let snapshot = params(&mlp).unwrap();
@@ -217,7 +217,7 @@ fn the_older_backend_is_bitwise_identical() {
 }
 
 #[test]
-fn what_is_not_in_row_major_order_is_brought_there_once() {
+fn transposed_parameters_are_made_contiguous_once() {
     let device = device();
     let tensor = Tensor::<2>::from_floats([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], &device).transpose().detach();
     let mut param = Param::from_tensor(tensor);

@@ -30,7 +30,7 @@ fn of<'v>(vars: &'v Vars, path: &str) -> &'v Var {
 }
 
 #[test]
-fn a_gradient_that_is_not_there() {
+fn a_missing_gradient() {
     let error = refused(|vars, grads| _ = grads.remove(of(vars, "fc2/bias")));
     assert!(error.contains("missing leaf fc2/bias: f32 [3]"), "{error}");
 }

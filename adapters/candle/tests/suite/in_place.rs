@@ -114,7 +114,7 @@ fn nothing_is_copied_or_moved() -> Tested {
 }
 
 #[test]
-fn gradients_are_read_as_they_lie() -> Tested {
+fn strided_gradients_match_contiguous_ones() -> Tested {
     let [turned, repeated, part] = [var(&[3, 2], DType::F64, 1), var(&[4], DType::F64, 2), var(&[2, 2], DType::F64, 3)];
     let plain = [&turned, &repeated, &part].map(|var| Var::from_tensor(&var.copy().unwrap()).unwrap());
     let of_turned = tensor(&[2, 3], DType::F64, 4).t()?;

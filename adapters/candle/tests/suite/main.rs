@@ -1,12 +1,12 @@
 //! The adapter's guarantees, on candle's CPU device.
 #![allow(missing_docs, reason = "tests")]
 
-mod beside_candle;
 mod buffers;
 mod errors;
 mod evaluate;
 mod in_place;
 mod memory;
+mod reference;
 mod replay;
 mod saved;
 mod trait_of_candle;

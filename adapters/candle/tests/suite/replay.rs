@@ -175,7 +175,7 @@ fn a_run_goes_from_the_cpu_to_the_device_and_back_through_a_file() -> Tested {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_said_before_the_first_step() {
+fn unreplayable_optimizers_are_refused_at_init() {
     let vars = variables(DType::F32, &device());
     let refused =
         [DeviceState::init(&adafactor(0.1), &vars).map(drop), DeviceState::init(&madgrad(0.1), &vars).map(drop)];

@@ -40,7 +40,7 @@ fn a_saved_run_resumes_bitwise_identically() -> Tested {
 }
 
 #[test]
-fn a_variable_that_is_added_starts_afresh_when_told() -> Tested {
+fn an_added_variable_starts_fresh_when_told() -> Tested {
     let network = Network::new(DType::F64);
     let (before, optimizer) = (network.vars(), adam(0.1));
     let mut state = init(&optimizer, &before)?;

@@ -62,7 +62,7 @@ fn the_learning_rate_is_read_and_set() -> Tested {
 }
 
 #[test]
-fn what_cannot_be_set_is_the_error_of_the_next_step() -> Tested {
+fn the_next_step_reports_a_rejected_learning_rate() -> Tested {
     let w = Var::new(&[1.0_f64], &Device::Cpu)?;
     let grads = gradients(&[(&w, Tensor::new(&[1.0_f64], &Device::Cpu)?)]);
     let mut fixed = VarOptimizer::new(vec![w.clone()], sgd(0.5))?;

@@ -9,7 +9,7 @@ fn device() -> Device<Cuda> {
 }
 
 #[test]
-fn what_is_missing_is_an_error() {
+fn a_missing_library_or_device_is_an_error() {
     // Or the message names the missing part.
     if let Err(error) = Device::cuda(0) {
         let said = error.to_string();
@@ -72,7 +72,7 @@ fn only_sums_and_numbers_cross() {
 
 #[test]
 #[ignore = "needs an NVIDIA device: adapters/gpu/device"]
-fn a_run_resumes_elsewhere_bitwise_identically() {
+fn a_run_resumes_on_another_device_bitwise_identically() {
     suite::back_and_forth(&device());
 }
 

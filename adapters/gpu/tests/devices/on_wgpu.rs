@@ -41,7 +41,7 @@ fn only_sums_and_numbers_cross() {
 }
 
 #[test]
-fn a_run_resumes_elsewhere_bitwise_identically() {
+fn a_run_resumes_on_another_device_bitwise_identically() {
     suite::back_and_forth(&device());
 }
 
@@ -57,7 +57,7 @@ fn three_numbers_are_added_in_their_order() {
 
 /// A driver may fuse an unprotected product with a sum.
 #[test]
-fn products_are_kept_apart_from_what_they_are_added_to() {
+fn shaders_keep_products_unfused_from_sums() {
     let (mut products, mut of_sums) = (0, 0);
     suite::each_program(|name, pass, leaf| {
         let Ok(text) = wgsl_source(pass, leaf, true) else { return };
