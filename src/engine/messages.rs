@@ -107,7 +107,7 @@ impl Layout {
         write(simd, message_dtype, values, unsafe { message.slice_mut(at, values.len() * message_dtype.size()) });
     }
 
-    pub(crate) fn load<C: Real>(&self, messages: &[RawBytes], tile: &mut Tile<'_, C>) {
+    pub(crate) fn read_tile<C: Real>(&self, messages: &[RawBytes], tile: &mut Tile<'_, C>) {
         let (round, at) = self.place::<C>(tile.leaf, tile.start);
         // SAFETY: the messages are borrowed for the step, and nothing writes them in this pass.
         let bytes = unsafe { messages[round].slice(at, size_of_val(tile.u)) };

@@ -203,7 +203,7 @@ impl<T: Stage> Stage for Sharded<T> {
                 exchange.grads.store(&run.messages, tile);
             } else if at.range.has(at.place.at + 1) {
                 match run.step_outcome {
-                    Some(step_outcome) if step_outcome.emitted => exchange.updates.load(&run.messages, tile),
+                    Some(step_outcome) if step_outcome.emitted => exchange.updates.read_tile(&run.messages, tile),
                     _ => tile.set_zero(),
                 }
             }
