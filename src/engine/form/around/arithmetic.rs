@@ -148,7 +148,7 @@ impl Elements {
 /// use gradchain::prelude::*;
 ///
 /// gradchain::wrapper! {
-///     /// PartArguments larger gradients to the inner transformation.
+///     /// Shows larger gradients to the inner transformation.
 ///     pub Magnify<T> as "magnify" around inner: AroundWithArithmetic {}
 /// }
 ///

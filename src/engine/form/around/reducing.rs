@@ -155,7 +155,7 @@ impl ReducingPasses {
 ///
 /// # Cost
 ///
-/// One more pass with [`ReducingPasses::TWO`]. If it [meets](ReducingPasses::combines) the gradients and the inner
+/// One more pass with [`ReducingPasses::TWO`]. If it [combines](ReducingPasses::combines) the gradients and the inner
 /// transformation has passes of its own, it keeps a copy of the gradients during the step, outside of the state. It
 /// fuses with the inner transformation and its neighbours if it has no state arrays and no `accumulate`, and emits.
 pub trait Reducing: Wrapper {
