@@ -29,10 +29,10 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
 ) {
     let kernel = stage.kernel::<C>(state, run, tile.leaf);
     let mut list = SlotList::new();
-    if Passes::<S, C>::GIVEN[pass] {
+    if Passes::<S, C, false>::GIVEN[pass] {
         list_slots(&mut list, stage, state, tile.leaf);
     }
-    let (simd, own) = (tile.simd, passes::own::<S, C>(pass));
+    let (simd, own) = (tile.simd, passes::own::<S, C, false>(pass));
     let to = if S::SHAPE.drops(pass) { To::Discard } else { To::Updates };
     let added = loop_on_tile(&list, to, tile, None, &mut |arrays| own(simd, &kernel, arrays));
     if const { S::SHAPE.sums > 0 } {

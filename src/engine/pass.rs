@@ -154,7 +154,7 @@ impl<T: Stage> Pass<'_, T> {
             return false;
         }
         let mut list = SlotList::new();
-        if Passes::<T, C>::GIVEN[pass] {
+        if Passes::<T, C, true>::GIVEN[pass] {
             fused::list_slots(&mut list, t, self.state, leaf);
         }
         if !list.is_whole() {
@@ -162,10 +162,10 @@ impl<T: Stage> Pass<'_, T> {
         }
         let kernel = t.kernel::<C>(self.state, self.run, leaf);
         let drops: Option<fn(usize) -> PassFn<T, C>> =
-            const { if drops_in_loops::<T>() { Some(passes::own::<T, C>) } else { None } };
+            const { if drops_in_loops::<T>() { Some(passes::own::<T, C, true>) } else { None } };
         let run = match drops.filter(|_| !self.adds_to_params) {
             Some(own) => own(pass),
-            None => Passes::<T, C>::LAST,
+            None => Passes::<T, C, true>::LAST,
         };
         let (p, to) = if self.adds_to_params { (RawSlice::EMPTY, p) } else { (p, RawSlice::EMPTY) };
         let run = &mut |place: (usize, usize), from: usize, slots: &RawSlots| {

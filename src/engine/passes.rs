@@ -40,14 +40,24 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Body<C> for Fused<S,
     }
 }
 
-pub(super) struct Passes<S, C>(PhantomData<(S, C)>);
+/// The loops of a stage: of whole passes if `MIXED`, whose arrays may have 16 bits; else of tiles, which have the compute
+/// type.
+pub(super) struct Passes<S, C, const MIXED: bool>(PhantomData<(S, C)>);
 
 /// A table by first and last interval.
 type ByRange<F> = [[Option<F>; MAX_BARRIERS + 1]; MAX_BARRIERS + 1];
 
+/// A constant, so that rustc instantiates one of the two.
+struct Selected<B, C, const OUT: u8, const MIXED: bool>(PhantomData<(B, C)>);
+
+impl<B: Body<C>, C: Real, const OUT: u8, const MIXED: bool> Selected<B, C, OUT, MIXED> {
+    const LOOP: fn(SimdLevel, &B::Kernel, &Arrays<'_>) -> Added =
+        if MIXED { run_mixed::<B, C, OUT> } else { run::<B, C, OUT> };
+}
+
 macro_rules! passes {
     ($($from:literal $to:literal),*) => {
-        impl<S: Stage, C: Real> Passes<S, C> {
+        impl<S: Stage, C: Real, const MIXED: bool> Passes<S, C, MIXED> {
             /// The passes of chains with this member.
             const RANGES: ByRange<PassFn<S, C>> = {
                 let mut spans: ByRange<PassFn<S, C>> = [[None; _]; _];
@@ -63,7 +73,7 @@ macro_rules! passes {
                 let mut own: [Option<PassFn<S, C>>; _] = [None; _];
                 $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.range($to).from == $from && !S::SHAPE.is_idle($to) {
                     own[$to] = Some(if S::SHAPE.drops($to) {
-                        run_mixed::<Fused<S, $from, $to>, C, DROP>
+                        Selected::<Fused<S, $from, $to>, C, DROP, MIXED>::LOOP
                     } else {
                         run::<Fused<S, $from, $to>, C, STORE>
                     });
@@ -82,7 +92,7 @@ macro_rules! passes {
 
             /// The last pass: from gradients or stored updates to parameters.
             pub(super) const LAST: PassFn<S, C> = match (S::SHAPE.range(barriers::<S>()).from, barriers::<S>()) {
-                $(($from, $to) => run_mixed::<Fused<S, $from, $to>, C, ADD>,)*
+                $(($from, $to) => Selected::<Fused<S, $from, $to>, C, ADD, MIXED>::LOOP,)*
                 _ => unreachable!(),
             };
         }
@@ -97,15 +107,15 @@ const fn barriers<S: Stage>() -> usize {
 
 /// Returns the loop of a pass from one buffer of a tile to another. The first loop of a pass reads gradients in place.
 pub(super) fn map<S: Stage, C: Real>(range: PassRange) -> PassFn<S, C> {
-    let Some(pass) = Passes::<S, C>::RANGES[range.from][range.to] else {
+    let Some(pass) = Passes::<S, C, false>::RANGES[range.from][range.to] else {
         unreachable!("the pass structure allows this range")
     };
     pass
 }
 
 /// Returns the loop of a whole chain's pass `number`.
-pub(super) fn own<S: Stage, C: Real>(number: usize) -> PassFn<S, C> {
-    let Some(pass) = Passes::<S, C>::OWN[number] else { unreachable!("the pass structure has this pass") };
+pub(super) fn own<S: Stage, C: Real, const MIXED: bool>(number: usize) -> PassFn<S, C> {
+    let Some(pass) = Passes::<S, C, MIXED>::OWN[number] else { unreachable!("the pass structure has this pass") };
     pass
 }
 
@@ -113,14 +123,14 @@ pub(super) fn own<S: Stage, C: Real>(number: usize) -> PassFn<S, C> {
 pub(super) fn dropping<S: Stage, C: Real>(range: PassRange) -> Option<PassFn<S, C>> {
     let is_own =
         range.to < S::SHAPE.barriers && S::SHAPE.drops(range.to) && S::SHAPE.range(range.to).from == range.from;
-    if is_own { Passes::<S, C>::OWN[range.to] } else { None }
+    if is_own { Passes::<S, C, false>::OWN[range.to] } else { None }
 }
 
 /// Returns the loop from updates to parameters for the last pass of a stage with state. Stateless stages do too little
 /// arithmetic to gain from it.
 pub(super) fn last<S: Stage, C: Real>(range: PassRange) -> Option<PassFn<S, C>> {
     let is_last = range.to == S::SHAPE.barriers && S::SHAPE.range(range.to).from == range.from;
-    if is_last { const { if S::SLOTS > 0 { Some(Passes::<S, C>::LAST) } else { None } } } else { None }
+    if is_last { const { if S::SLOTS > 0 { Some(Passes::<S, C, false>::LAST) } else { None } } } else { None }
 }
 
 /// Returns the number of state arrays that a loop handles; stages with more do not fuse.
