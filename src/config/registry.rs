@@ -213,8 +213,12 @@ impl Registry {
         name: &'static str,
         make: impl Fn() -> Unconfigured + Send + Sync + 'static,
     ) -> &mut Registry {
-        self.constructor(name, move |_| Ok(make()));
+        self.insert_named(name, Box::new(make));
         self
+    }
+
+    fn insert_named(&mut self, name: &'static str, make: Box<dyn Fn() -> Unconfigured + Send + Sync>) {
+        self.insert(name, Box::new(move |_| Ok(make())));
     }
 
     pub(super) fn constructor(
@@ -222,8 +226,11 @@ impl Registry {
         name: &'static str,
         make: impl Fn(&Fields<'_>) -> Result<Unconfigured> + Send + Sync + 'static,
     ) -> &mut Constructor {
-        let unconfigured =
-            Entry::Part(Constructor { make: Box::new(make), read_keys: &[], ignored_keys: &[], schema_keys: &[] });
+        self.insert(name, Box::new(make))
+    }
+
+    fn insert(&mut self, name: &'static str, make: BuildFn) -> &mut Constructor {
+        let unconfigured = Entry::Part(Constructor { make, read_keys: &[], ignored_keys: &[], schema_keys: &[] });
         self.0.insert(name, unconfigured);
         match self.0.get_mut(name) {
             Some(Entry::Part(constructor)) => constructor,

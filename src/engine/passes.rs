@@ -40,8 +40,8 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Body<C> for Fused<S,
     }
 }
 
-/// The loops of a stage: of whole passes if `MIXED`, whose arrays may have 16 bits; else of tiles, which have the compute
-/// type.
+/// The loops of a stage: of whole passes if `MIXED`, whose arrays may have 16 bits; else of tiles, which have the
+/// compute type.
 pub(super) struct Passes<S, C, const MIXED: bool>(PhantomData<(S, C)>);
 
 /// A table by first and last interval.

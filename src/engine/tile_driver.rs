@@ -3,13 +3,15 @@
 //! Looking up arrays costs about as much as the loop over a tile.
 
 use core::marker::PhantomData;
+use core::ops::Range;
 
-use super::fused::{self, To, list_slots, local_range, loop_on_tile};
+use super::fused::{To, list_slots, local_range, loop_on_tile};
 use super::passes;
+use super::simd::SimdLevel;
 use super::slots::SlotList;
 use super::stage_chunk::{Next, OnTile, StageChunk, Then};
-use super::sums::MAX_SUMS;
-use super::tile::ElementUpdateFn;
+use super::stored::Arrays;
+use super::sums::{Added, MAX_SUMS};
 use super::{PassRange, PassStructure, Stage, StageOffset, Tile};
 use crate::element::{Contribution, Real};
 
@@ -20,7 +22,17 @@ pub(crate) fn on_tile<S: Stage, C: Real>(
     range: PassRange,
     tile: &mut Tile<'_, C>,
 ) {
-    stage.prepare_chunk(state, run, StageChunk::of_tile(place, range, tile), &mut |part| part(tile));
+    stage.prepare_chunk(state, run, StageChunk::of_tile(place, range, tile), &mut on_one(tile));
+}
+
+/// Returns a function that runs a part on one tile. Not generic over the stage, as every closure here that does not
+/// need to be: rustc instantiates three functions for a closure behind `dyn`.
+fn on_one<C: Real>(tile: &mut Tile<'_, C>) -> impl FnMut(&mut OnTile<'_, C>) {
+    |part| part(tile)
+}
+
+fn skip<C: Real>(then: &mut Then<'_, C>) {
+    then(&mut |_| {});
 }
 
 pub(crate) trait Members<C: Real> {
@@ -106,7 +118,7 @@ pub(super) fn fused_loop<S: Stage, C: Real>(
 
 #[inline(never)]
 fn one_loop<S: Stage, C: Real>(stage: &S, (state, run): StateAndRun<'_, S>, at: StageChunk, then: &mut Then<'_, C>) {
-    let Some(local) = local_range(S::SHAPE.barriers, at.place.at, at.range) else { return then(&mut |_| {}) };
+    let Some(local) = local_range(S::SHAPE.barriers, at.place.at, at.range) else { return skip(then) };
     // Filled in place: the list spans several cache lines.
     let (kernel, mut list) = (stage.kernel::<C>(state, run, at.leaf), SlotList::new());
     list_slots(&mut list, stage, state, at.leaf);
@@ -118,28 +130,42 @@ fn one_loop<S: Stage, C: Real>(stage: &S, (state, run): StateAndRun<'_, S>, at: 
     };
     // Repeated work must not be reduced twice.
     let reduces = S::SHAPE.reduces_in(local.to) && at.range.to <= at.place.at + S::SHAPE.barriers;
+    let sums = if reduces { S::SHAPE.sums } else { 0 };
+    loop_on_tiles(&list, to, at.place.sum..at.place.sum + sums, &|simd, arrays| pass(simd, &kernel, arrays), then);
+}
+
+/// Not inlined: shared by all stages.
+#[inline(never)]
+fn loop_on_tiles<C: Real>(
+    list: &SlotList<'_>,
+    to: To,
+    sums: Range<usize>,
+    run: &dyn Fn(SimdLevel, &Arrays<'_>) -> Added,
+    then: &mut Then<'_, C>,
+) {
     then(&mut |tile| {
         let simd = tile.simd;
-        let added = loop_on_tile(&list, to, tile, None, &mut |arrays| pass(simd, &kernel, arrays));
-        if const { S::SHAPE.sums > 0 } && reduces {
-            fused::add(&S::SHAPE, &added, at.place, tile.sums);
+        let added = loop_on_tile(list, to, tile, None, &mut |arrays| run(simd, arrays));
+        if sums.is_empty() {
+            return;
         }
+        tile.sums[sums.clone()].iter_mut().zip(&added).for_each(|(sum, added)| *sum += added);
     });
 }
 
 /// As [`one_loop`] for a recorded element.
 #[inline(never)]
 fn record<S: Stage, C: Real>(stage: &S, (state, run): StateAndRun<'_, S>, at: StageChunk, then: &mut Then<'_, C>) {
-    let Some(local) = local_range(S::SHAPE.barriers, at.place.at, at.range) else { return then(&mut |_| {}) };
+    let Some(local) = local_range(S::SHAPE.barriers, at.place.at, at.range) else { return skip(then) };
     let (kernel, mut list) = (stage.kernel::<C>(state, run, at.leaf), SlotList::new());
     list_slots(&mut list, stage, state, at.leaf);
-    then(&mut |tile| {
-        let p = tile.p[0];
-        record_element(S::SHAPE, &list, at, tile, &|slots, u, terms| {
-            S::apply::<C>(&kernel, 0, local, slots, u, p, terms)
-        });
+    record_element(S::SHAPE, &list, at, then, &|slots, (u, p), terms| {
+        S::apply::<C>(&kernel, 0, local, slots, u, p, terms)
     });
 }
+
+/// Applies a stage to the state, the update and the parameter of one element.
+type ApplyFn<'a, C> = &'a dyn Fn(&mut [C], (C, C), &mut [Contribution<C>; MAX_SUMS]) -> C;
 
 /// Not inlined: shared by all stages.
 #[inline(never)]
@@ -147,14 +173,17 @@ fn record_element<C: Real>(
     shape: PassStructure,
     list: &SlotList<'_>,
     StageChunk { place, range, .. }: StageChunk,
-    tile: &mut Tile<'_, C>,
-    apply: ElementUpdateFn<'_, C>,
+    then: &mut Then<'_, C>,
+    apply: ApplyFn<'_, C>,
 ) {
     let sums = if range.to <= place.at + shape.barriers { shape.sums } else { 0 };
-    tile.record(&list.recorded_array()[..list.len()], place.sum..place.sum + sums, &|slots, u, terms| {
-        let mut all = [Contribution::default(); MAX_SUMS];
-        let u = apply(slots, u, &mut all);
-        terms.copy_from_slice(&all[..terms.len()]);
-        u
+    then(&mut |tile| {
+        let p = tile.p[0];
+        tile.record(&list.recorded_array()[..list.len()], place.sum..place.sum + sums, &|slots, u, terms| {
+            let mut all = [Contribution::default(); MAX_SUMS];
+            let u = apply(slots, (u, p), &mut all);
+            terms.copy_from_slice(&all[..terms.len()]);
+            u
+        });
     });
 }

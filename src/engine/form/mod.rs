@@ -43,6 +43,7 @@ pub use whole::{Scope, Whole, WholeTreeTransformation};
 
 use core::any::{Any, TypeId};
 
+use super::stage_chunk::OnTile;
 use super::{
     Absent, Contribution, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange, PassStructure, Skips,
     SlotAccess, SlotAccesses, SlotList, Stage, StageChunk, StepContext, Summary, Sums, Then, Tile, TileScratch,
@@ -413,13 +414,7 @@ impl<P: Part> Stage for P {
         if const { !C::RECORDS } {
             return P::Form::prepare_chunk(self, state, run, at, then);
         }
-        P::Form::prepare_chunk(self, state, run, at, &mut |part| {
-            then(&mut |tile: &mut Tile<'_, C>| {
-                let around = C::enter(P::NAME);
-                part(tile);
-                C::enter(around);
-            });
-        });
+        P::Form::prepare_chunk(self, state, run, at, &mut recorded_as(P::NAME, then));
     }
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
         P::Form::fuses_now(self, state, run, leaf)
@@ -451,5 +446,16 @@ impl<P: Part> Stage for P {
     }
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
         P::Form::read(self, state, walk)
+    }
+}
+
+/// Records what a part does under its name. Not generic over the part: one closure serves all.
+fn recorded_as<C: Real>(name: &'static str, then: &mut Then<'_, C>) -> impl FnMut(&mut OnTile<'_, C>) {
+    move |part| {
+        then(&mut |tile: &mut Tile<'_, C>| {
+            let around = C::enter(name);
+            part(tile);
+            C::enter(around);
+        });
     }
 }

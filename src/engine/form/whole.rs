@@ -293,11 +293,7 @@ impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: InnerRu
     }
 
     fn prepare_chunk<C: Real>(_: &W, _: &Self::State, _: &bool, _: StageChunk, then: &mut Then<'_, C>) {
-        then(&mut |_| {
-            if !W::SCOPE.remote {
-                C::refuse(NOT_REMOTE);
-            }
-        });
+        at_barrier_only(W::SCOPE.remote, then);
     }
 
     fn kernel<C: Real>(_: &W, _: &Self::State, _: &bool, _: usize) {}
@@ -318,4 +314,12 @@ impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: InnerRu
     fn unused(part: &W, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         I::unused(part, state, report);
     }
+}
+
+fn at_barrier_only<C: Real>(remote: bool, then: &mut Then<'_, C>) {
+    then(&mut |_| {
+        if !remote {
+            C::refuse(NOT_REMOTE);
+        }
+    });
 }
