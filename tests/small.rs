@@ -82,7 +82,7 @@ fn holds<T: GradientTransformation<Needs = Nothing>>(name: &str, optimizer: &T) 
     }
 }
 
-/// Stages with a barrier each run once more per barrier behind them; miri needs an hour for the most that `init` allows.
+/// Every stage runs again for each barrier behind it: under miri, the most that `init` allows would take an hour.
 const MOST_BARRIERS: i32 = if cfg!(miri) { 6 } else { 31 };
 
 macro_rules! small {
