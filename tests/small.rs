@@ -82,7 +82,7 @@ fn holds<T: GradientTransformation<Needs = Nothing>>(name: &str, optimizer: &T) 
     }
 }
 
-/// Every stage runs again for each barrier behind it: under miri, the most that `init` allows would take an hour.
+/// Every stage runs again for each barrier behind it: with the most that `init` allows, miri takes over 15 minutes.
 const MOST_BARRIERS: i32 = if cfg!(miri) { 6 } else { 31 };
 
 macro_rules! small {

@@ -316,6 +316,7 @@ impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: InnerRu
     }
 }
 
+/// Leaves tiles unchanged: the part runs at its barrier. Refuses recording if it is not `remote`.
 fn at_barrier_only<C: Real>(remote: bool, then: &mut Then<'_, C>) {
     then(&mut |_| {
         if !remote {
