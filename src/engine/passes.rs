@@ -128,9 +128,9 @@ pub(super) fn dropping<S: Stage, C: Real>(range: PassRange) -> Option<PassFn<S, 
 
 /// Returns the loop from updates to parameters for the last pass of a stage with state. Stateless stages do too little
 /// arithmetic to gain from it.
-pub(super) fn last<S: Stage, C: Real>(range: PassRange) -> Option<PassFn<S, C>> {
+pub(super) fn last<S: Stage, C: Real, const ADDS: bool>(range: PassRange) -> Option<PassFn<S, C>> {
     let is_last = range.to == S::SHAPE.barriers && S::SHAPE.range(range.to).from == range.from;
-    if is_last { const { if S::SLOTS > 0 { Some(Passes::<S, C, false>::LAST) } else { None } } } else { None }
+    if is_last { const { if ADDS && S::SLOTS > 0 { Some(Passes::<S, C, false>::LAST) } else { None } } } else { None }
 }
 
 /// Returns the number of state arrays that a loop handles; stages with more do not fuse.

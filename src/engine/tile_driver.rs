@@ -86,9 +86,11 @@ type LoopFn<S, C> = fn(&S, StateAndRun<'_, S>, StageChunk, &mut Then<'_, C>);
 struct SelectedLoop<S, C>(PhantomData<(S, C)>);
 
 impl<S: Stage, C: Real> SelectedLoop<S, C> {
-    const LOOP: LoopFn<S, C> = if C::RECORDS { record::<S, C> } else { one_loop::<S, C> };
+    /// A single part is seldom last in a chain, and has no loop that adds.
+    const LOOP: LoopFn<S, C> = if C::RECORDS { record::<S, C> } else { one_loop::<S, C, false> };
     /// `None` when recording, so that instantiations do not multiply.
-    const CHAIN: Option<LoopFn<S, C>> = if by_one_loop::<S>() && !C::RECORDS { Some(one_loop::<S, C>) } else { None };
+    const CHAIN: Option<LoopFn<S, C>> =
+        if by_one_loop::<S>() && !C::RECORDS { Some(one_loop::<S, C, true>) } else { None };
 }
 
 /// Returns true if a fusing stage runs one loop. Stages with leaf statistics and reductions fuse only in whole passes:
@@ -116,14 +118,20 @@ pub(super) fn fused_loop<S: Stage, C: Real>(
     if S::FUSES_ALWAYS || stage.fuses_now(state, run, leaf) { SelectedLoop::<S, C>::CHAIN } else { None }
 }
 
+/// If it `ADDS`, it adds its updates to the parameters in its loop, as the last member of a chain.
 #[inline(never)]
-fn one_loop<S: Stage, C: Real>(stage: &S, (state, run): StateAndRun<'_, S>, at: StageChunk, then: &mut Then<'_, C>) {
+fn one_loop<S: Stage, C: Real, const ADDS: bool>(
+    stage: &S,
+    (state, run): StateAndRun<'_, S>,
+    at: StageChunk,
+    then: &mut Then<'_, C>,
+) {
     let Some(local) = local_range(S::SHAPE.barriers, at.place.at, at.range) else { return skip(then) };
     // Filled in place: the list spans several cache lines.
     let (kernel, mut list) = (stage.kernel::<C>(state, run, at.leaf), SlotList::new());
     list_slots(&mut list, stage, state, at.leaf);
     let dropping = if matches!(at.next, Next::Dropped) { passes::dropping::<S, C>(local) } else { None };
-    let (pass, to) = match (dropping, passes::last::<S, C>(local), at.next) {
+    let (pass, to) = match (dropping, passes::last::<S, C, ADDS>(local), at.next) {
         (Some(dropping), ..) => (dropping, To::Discard),
         (_, Some(last), Next::Added(params)) => (last, To::Params(params)),
         _ => (passes::map::<S, C>(local), To::Updates),
