@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::numbers::{Numbers, RawLeaf};
 use super::range::largest;
 use crate::error::{Error, Result};
+use crate::layout::elements;
 use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part, index, shown};
 use crate::tree::{LeafRef, LeafSpec, Structure, Tree, for_each_leaf};
 
@@ -21,10 +22,17 @@ pub(super) struct Plan {
 pub(super) struct Bound {
     pub(super) leaf: usize,
     constraint: Arc<dyn Constraint>,
-    /// Path and shape per raw leaf.
-    parts: Vec<(Arc<str>, Vec<usize>)>,
+    parts: Vec<BoundPart>,
     /// Index of the first part among all raw leaves.
     first: usize,
+}
+
+/// A raw leaf: its path and shape, and the number of its elements.
+#[derive(Debug)]
+struct BoundPart {
+    path: Arc<str>,
+    shape: Vec<usize>,
+    len: usize,
 }
 
 impl Plan {
@@ -36,8 +44,7 @@ impl Plan {
         for (leaf, constraint) in found {
             let spec = &structure.leaves()[leaf];
             let parts = constraint.parts(&ConstrainedLeaf::new("unconstrain", spec))?;
-            let parts: Vec<_> =
-                parts.into_iter().map(|Part { name, shape }| (below(spec.path(), name), shape)).collect();
+            let parts = bound_parts(spec, parts)?;
             let count = parts.len();
             if count == 0 {
                 let found = format!("none for {constraint:?}");
@@ -46,7 +53,7 @@ impl Plan {
             bound.push(Bound { leaf, constraint, parts, first });
             first += count;
         }
-        for (path, _) in bound.iter().flat_map(|bound: &Bound| &bound.parts) {
+        for BoundPart { path, .. } in bound.iter().flat_map(|bound: &Bound| &bound.parts) {
             if !paths.insert(path) {
                 return Err(Error::argument(
                     "unconstrain",
@@ -101,13 +108,31 @@ impl Plan {
     }
 }
 
+fn bound_parts(spec: &LeafSpec, parts: Vec<Part>) -> Result<Vec<BoundPart>> {
+    let mut total = 0;
+    let one = |Part { name, shape }: Part| {
+        let path = below(spec.path(), name);
+        let fits = |len: usize| {
+            let sum = len.checked_add(total)?;
+            (sum <= isize::MAX as usize / size_of::<f64>()).then_some((len, sum))
+        };
+        let Some((len, sum)) = elements(&shape).and_then(fits) else {
+            let (expected, found) = ("of raw leaves of at most isize::MAX bytes", format!("shape {shape:?}"));
+            return Err(Error::argument("unconstrain", &path, expected, found));
+        };
+        total = sum;
+        Ok(BoundPart { path, shape, len })
+    };
+    parts.into_iter().map(one).collect()
+}
+
 fn below(path: &str, name: &str) -> Arc<str> {
     if path.is_empty() { name.into() } else { format!("{path}/{name}").into() }
 }
 
 impl Bound {
     fn len(&self) -> usize {
-        self.parts.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum()
+        self.parts.iter().map(|part| part.len).sum()
     }
 
     /// Collects the raw numbers, which must be finite.
@@ -125,8 +150,8 @@ impl Bound {
     }
 
     fn split(&self, spec: &LeafSpec, mut values: &[f64], to: &mut Vec<RawLeaf>) {
-        for (path, shape) in &self.parts {
-            let (own, rest) = values.split_at(shape.iter().product());
+        for BoundPart { path, shape, len } in &self.parts {
+            let (own, rest) = values.split_at(*len);
             let numbers = Numbers::of(spec.dtype(), own);
             to.push(RawLeaf { leaf: self.leaf, path: path.clone(), shape: shape.clone(), numbers });
             values = rest;

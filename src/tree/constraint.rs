@@ -61,7 +61,8 @@ use crate::layout::LeafSpec;
     note = "the module `gradchain::constraint` has some, such as `interval(0.0, 1.0)` and `positive()`"
 )]
 pub trait Constraint: fmt::Debug + Send + Sync + 'static {
-    /// Returns the raw leaves of a leaf, at least one; by default one, `raw`, of the leaf's own shape.
+    /// Returns the raw leaves of a leaf, at least one and of at most `isize::MAX` bytes; by default one, `raw`, of the
+    /// leaf's own shape.
     ///
     /// # Errors
     ///

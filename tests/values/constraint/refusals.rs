@@ -224,6 +224,51 @@ impl Constraint for Told {
     }
 }
 
+/// Raw leaves of the leaf's own numbers and of these shapes.
+#[derive(Debug)]
+struct Beside(&'static [&'static [usize]]);
+
+impl Constraint for Beside {
+    fn parts(&self, leaf: &ConstrainedLeaf<'_>) -> gradchain::Result<Vec<Part>> {
+        let names = ["a", "b"].into_iter().zip(self.0);
+        Ok([Part::new("raw", leaf.shape())]
+            .into_iter()
+            .chain(names.map(|(name, shape)| Part::new(name, shape)))
+            .collect())
+    }
+    fn constrain(&self, leaf: &ConstrainedLeaf<'_>, raw: &[f64], to: &mut [f64]) -> gradchain::Result<()> {
+        Told(&["raw"]).constrain(leaf, raw, to)
+    }
+    fn pull_back(&self, _: &ConstrainedLeaf<'_>, _: &[f64], _: &[f64], _: &mut [f64]) -> gradchain::Result<()> {
+        Ok(())
+    }
+    fn unconstrain(&self, leaf: &ConstrainedLeaf<'_>, values: &[f64], to: &mut [f64]) -> gradchain::Result<()> {
+        Told(&["raw"]).unconstrain(leaf, values, to)
+    }
+}
+
+#[test]
+fn raw_leaves_that_no_memory_can_hold_are_refused() {
+    let params = named(array(&[2], vec![1.0, 2.0]));
+    let at = |shapes| Constraints::new().at("w", Beside(shapes)).unconstrain(&params);
+    // A square that overflows, too many bytes, and a sum of bytes that is too large.
+    const ROOT: usize = 1 << (usize::BITS / 2);
+    const PART: usize = 1 << (usize::BITS - 5);
+    let cases: [(&'static [&'static [usize]], &str, String); 3] = [
+        (&[&[ROOT, ROOT]], "w/a", format!("shape [{ROOT}, {ROOT}]")),
+        (&[&[isize::MAX as usize]], "w/a", format!("shape [{}]", isize::MAX)),
+        (&[&[PART], &[PART]], "w/b", format!("shape [{PART}]")),
+    ];
+    for (shapes, path, found) in cases {
+        let error = at(shapes).unwrap_err();
+        assert!(error.is_argument());
+        let expected = "of raw leaves of at most isize::MAX bytes";
+        assert_eq!(error.to_string(), format!("unconstrain: argument `{path}` must be {expected}, found {found}"));
+    }
+    let empty = at(&[&[usize::MAX, 2, 0]]).expect("no numbers");
+    assert_eq!(*empty.constrain().expect("values"), params);
+}
+
 #[test]
 fn raw_leaves_of_constraints_by_hand_are_some_and_have_names_of_their_own() {
     let params = named(array(&[2], vec![1.0, 2.0]));
