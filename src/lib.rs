@@ -80,73 +80,47 @@
 // The derive macros name this crate `::gradchain`, here as elsewhere.
 extern crate self as gradchain;
 
+// A macro of the crate is in scope below its definition.
+#[macro_use]
+mod macros;
+
 #[cfg(any(doc, doctest))]
 pub mod _guide;
-pub mod arguments;
 #[cfg(feature = "checkpoint")]
 #[cfg_attr(docsrs, doc(cfg(feature = "checkpoint")))]
 pub mod checkpoint;
-pub mod collective;
 #[cfg(feature = "config")]
 #[cfg_attr(docsrs, doc(cfg(feature = "config")))]
 pub mod config;
 pub mod constraint;
-pub mod device;
-mod element;
-mod engine;
-mod error;
-mod evaluation;
-pub mod extra;
 mod functions;
-mod layout;
-#[macro_use]
-mod macros;
-mod evaluation_cache;
-mod memory;
-mod migrate;
 pub mod minimize;
-pub mod needs;
-mod numeric;
 pub mod optimizer;
-pub mod part;
-#[cfg(feature = "plot")]
-#[cfg_attr(docsrs, doc(cfg(feature = "plot")))]
-pub mod plot;
-pub mod program;
 pub mod projection;
-pub mod range;
-pub mod recipe;
-mod replicas;
-#[cfg(feature = "serde")]
-mod restore;
-pub mod schedule;
-pub mod select;
-pub mod state;
 pub mod transform;
-mod transformation;
-pub mod tree;
-mod tuples;
 pub mod watch;
 pub mod wrapper;
 
-pub use element::{DType, Element, Real};
-pub use engine::{
-    Outcome, PassPlan, Plan, SimdLevel, Updates, Warning, WarningKind, detected_simd_level, force_simd_level,
-};
-pub use error::{Error, Result};
-pub use evaluation::EvalParams;
+// The names of core's private modules, for paths within the crate.
+pub(crate) use gradchain_core::internal::{element, engine, error, evaluation_cache, layout, memory, migrate, numeric, transformation};
+#[cfg(feature = "serde")]
+pub(crate) use gradchain_core::internal::restore;
 pub use functions::*;
 #[cfg(feature = "derive")]
-pub use gradchain_derive::State;
+pub use gradchain_core::State;
 #[cfg(feature = "half")]
 #[cfg_attr(docsrs, doc(cfg(feature = "half")))]
-pub use half;
-pub use migrate::Migration;
+pub use gradchain_core::half;
+#[cfg(feature = "plot")]
+#[cfg_attr(docsrs, doc(cfg(feature = "plot")))]
+pub use gradchain_core::plot;
+pub use gradchain_core::{
+    DType, Element, Error, EvalParams, GradientTransformation, Labels, Mask, Migration, OptState, Outcome, PassPlan,
+    Plan, Real, Result, SimdLevel, Tree, TreeMut, Updates, Warning, WarningKind, apply_updates, arguments, collective,
+    detected_simd_level, device, extra, force_simd_level, ndarray, needs, part, program, range, recipe, schedule,
+    select, state, tree,
+};
 pub use minimize::Minimize;
-pub use ndarray;
-pub use select::{Labels, Mask};
-pub use transformation::{GradientTransformation, OptState};
-pub use tree::{Tree, TreeMut, apply_updates};
 pub use wrapper::Boxed;
 
 /// The names for first steps, for `use gradchain::prelude::*`.

@@ -3,8 +3,6 @@
 #[cfg(feature = "serde")]
 mod json_lines;
 mod rate_range;
-#[cfg(feature = "tracing")]
-mod trace;
 
 #[cfg(feature = "serde")]
 #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]

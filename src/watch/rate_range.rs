@@ -1,3 +1,5 @@
+#[cfg(feature = "plot")]
+use crate::plot::Chart;
 use crate::error::{Error, Result};
 use crate::range::{DECAY, POSITIVE};
 use crate::schedule::{Schedule, exponential_decay};
@@ -153,5 +155,33 @@ impl RateRange {
         let (Some(last), Some(first)) = (self.smoothed.last(), self.smoothed.first()) else { return false };
         let least = self.smoothed.iter().copied().fold(f64::INFINITY, f64::min);
         !last.is_finite() || last - least > 3.0 * least.abs().max(first - least)
+    }
+}
+
+#[cfg(feature = "plot")]
+#[cfg_attr(docsrs, doc(cfg(feature = "plot")))]
+impl RateRange {
+    /// Returns a chart of the losses over the decimal logarithm of the rate, with the proposed rate marked, if any.
+    ///
+    /// ```
+    /// use gradchain::watch::rate_range;
+    ///
+    /// let mut range = rate_range(1e-4, 1.0, 10)?.smoothing(0.0);
+    /// for loss in [9.0, 9.0, 8.0, 5.0, 3.0, 2.0, 2.0, 3.0] {
+    ///     range.record(loss)?;
+    /// }
+    /// assert!(range.plot().svg([400, 200])?.contains("rate 2.2e-3"));
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn plot(&self) -> Chart {
+        let by_logarithm = |(rate, loss): (f64, f64)| (rate.log10(), loss);
+        let chart = Chart::new("loss by log10 of the learning rate")
+            .points("loss", self.losses().map(by_logarithm))
+            .faint()
+            .points("smoothed", self.smoothed().map(by_logarithm));
+        match self.proposal() {
+            Ok(rate) => chart.note(rate.log10(), format!("rate {rate:.1e}")),
+            Err(_) => chart,
+        }
     }
 }

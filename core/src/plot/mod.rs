@@ -20,7 +20,6 @@ pub use draw::grid;
 
 use crate::error::Result;
 use crate::schedule::Schedule;
-use crate::watch::RateRange;
 
 /// Lines with common axes; see [the module](self).
 #[derive(Clone, Debug)]
@@ -126,32 +125,6 @@ impl Chart {
         // Evenly spaced counts, if more than 1001.
         let counts = (0..=parts).map(|i| (u128::from(last) * u128::from(i) / u128::from(parts.max(1))) as u64);
         self.points(schedule.to_string(), counts.map(|count| (count as f64, schedule.at(count))))
-    }
-}
-
-impl RateRange {
-    /// Returns a chart of the losses over the decimal logarithm of the rate, with the proposed rate marked, if any.
-    ///
-    /// ```
-    /// use gradchain::watch::rate_range;
-    ///
-    /// let mut range = rate_range(1e-4, 1.0, 10)?.smoothing(0.0);
-    /// for loss in [9.0, 9.0, 8.0, 5.0, 3.0, 2.0, 2.0, 3.0] {
-    ///     range.record(loss)?;
-    /// }
-    /// assert!(range.plot().svg([400, 200])?.contains("rate 2.2e-3"));
-    /// # Ok::<(), gradchain::Error>(())
-    /// ```
-    pub fn plot(&self) -> Chart {
-        let by_logarithm = |(rate, loss): (f64, f64)| (rate.log10(), loss);
-        let chart = Chart::new("loss by log10 of the learning rate")
-            .points("loss", self.losses().map(by_logarithm))
-            .faint()
-            .points("smoothed", self.smoothed().map(by_logarithm));
-        match self.proposal() {
-            Ok(rate) => chart.note(rate.log10(), format!("rate {rate:.1e}")),
-            Err(_) => chart,
-        }
     }
 }
 

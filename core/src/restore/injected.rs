@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::compare::is_at;
 use crate::recipe::Recipe;
 use crate::state::State;
-use crate::wrapper::injected_hyperparams;
+use crate::wrappers::injected_hyperparams;
 
 const INJECT_HYPERPARAMS: &str = "inject_hyperparams";
 

@@ -31,6 +31,8 @@ mod moves;
 mod proposals;
 mod readings;
 mod schema;
+#[cfg(feature = "tracing")]
+mod trace;
 mod verb;
 mod walk;
 

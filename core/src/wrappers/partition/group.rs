@@ -3,7 +3,7 @@
 use crate::engine::Stages;
 use crate::needs::Needs;
 use crate::part::prelude::*;
-use crate::wrapper::Boxed;
+use crate::wrappers::Boxed;
 
 /// The argument of [`partition`](super::partition()): pairs of labels and transformations.
 #[diagnostic::on_unimplemented(

@@ -17,7 +17,7 @@ use crate::select::Mask;
 use crate::transform::{clip, clip_by_global_norm, zero_nans};
 use crate::transformation::GradientTransformation;
 use crate::tree::add_update;
-use crate::wrapper::{boxed, chain, lookahead, masked};
+use crate::wrappers::{boxed, chain, lookahead, masked};
 
 trait Function {
     fn call<C: Real>(&self, x: C, y: C) -> C;

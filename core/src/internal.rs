@@ -1,0 +1,1 @@
+//! Items for `gradchain` alone: not covered by semantic versioning.

@@ -1,0 +1,29 @@
+//! Transformations that combine others, and wrappers that [`OptState`](crate::OptState) controls.
+
+mod allow;
+mod boxed;
+mod chain;
+mod dynamic_loss_scale;
+mod flatten;
+mod freezable;
+mod inject_hyperparams;
+mod optional;
+mod partition;
+mod sam;
+mod sharded;
+mod skip_absent;
+
+pub use allow::{Allow, allow};
+pub use boxed::{Boxed, BoxedState, DynNamed, DynTransformation, Named, boxed, narrow};
+pub use chain::{NamedChain, NamedState, chain, named_chain};
+pub use dynamic_loss_scale::{DynamicLossScale, DynamicLossScaleState, LossScale, dynamic_loss_scale};
+pub use flatten::{Flatten, FlattenState, flatten};
+pub use freezable::{Freezable, FreezableMemory, FreezableState, freezable};
+pub use inject_hyperparams::{
+    Hyperparams, InjectHyperparams, InjectHyperparamsMemory, InjectHyperparamsState, inject_hyperparams,
+    injected_hyperparams,
+};
+pub use partition::{IntoGroup, Partition, PartitionState, partition};
+pub use sam::{AdversarialGradient, AdversarialGradientState, OpaqueSam, Sam, SamState, sam};
+pub use sharded::{Sharded, ShardedState, sharded};
+pub use skip_absent::{SkipAbsent, SkipAbsentMemory, SkipAbsentState, skip_absent};
