@@ -79,6 +79,8 @@
 
 // The derive macros name this crate `::gradchain`, here as elsewhere.
 extern crate self as gradchain;
+#[macro_use(memory, part, wrapper)]
+extern crate gradchain_core;
 
 // A macro of the crate is in scope below its definition.
 #[macro_use]
@@ -101,10 +103,7 @@ pub mod transform;
 pub mod watch;
 pub mod wrapper;
 
-// The names of core's private modules, for paths within the crate.
-pub(crate) use gradchain_core::internal::{element, engine, error, evaluation_cache, layout, memory, migrate, numeric, transformation};
-#[cfg(feature = "serde")]
-pub(crate) use gradchain_core::internal::restore;
+use gradchain_core::internal;
 pub use functions::*;
 #[cfg(feature = "derive")]
 pub use gradchain_core::State;
@@ -118,7 +117,7 @@ pub use gradchain_core::{
     DType, Element, Error, EvalParams, GradientTransformation, Labels, Mask, Migration, OptState, Outcome, PassPlan,
     Plan, Real, Result, SimdLevel, Tree, TreeMut, Updates, Warning, WarningKind, apply_updates, arguments, collective,
     detected_simd_level, device, extra, force_simd_level, ndarray, needs, part, program, range, recipe, schedule,
-    select, state, tree,
+    select, state, tree, wrapper,
 };
 pub use minimize::Minimize;
 pub use wrapper::Boxed;

@@ -125,18 +125,24 @@ macro_rules! optimizer {
             }
         }
 
-        impl $($generics)* $crate::engine::Part for $T {
+        impl $($generics)* $crate::part::Part for $T {
             const NAME: &'static str = $name;
-            type Form = $crate::engine::Named;
+            type Form = $crate::part::Named;
 
-            $crate::engine::recipe_of_arguments!();
+            fn own_arguments(&mut self, visit: &mut $crate::arguments::Visit<'_>) {
+                $crate::arguments::Arguments::arguments(self, visit);
+            }
+
+            fn recipe(&self) -> $crate::recipe::Recipe {
+                $crate::part::own_recipe(self)
+            }
 
             fn describe(&self) -> String {
-                format!("{}[{}]", $name, $crate::engine::Transform::describe(&self.chain))
+                format!("{}[{}]", $name, self.chain.describe())
             }
         }
 
-        impl $($generics)* $crate::engine::Optimizer for $T {
+        impl $($generics)* $crate::part::Optimizer for $T {
             type Chain = $Chain;
 
             fn chain(&self) -> &$Chain {

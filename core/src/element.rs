@@ -10,10 +10,11 @@ mod engine_real;
 mod half_float;
 mod rounding;
 
-pub(crate) use engine_real::{BothTypes, Contribution, EngineReal, RecordedArray, TypeFamily, TypedJob};
+pub use engine_real::{BothTypes, TypeFamily};
+pub(crate) use engine_real::{Contribution, EngineReal, RecordedArray, TypedJob};
 #[cfg(feature = "half")]
-pub(crate) use half_float::HalfFloat;
-pub(crate) use rounding::Rounding;
+pub use half_float::HalfFloat;
+pub use rounding::Rounding;
 
 /// The type of a leaf's elements.
 ///
@@ -267,29 +268,31 @@ impl Element for f64 {
 /// Runs `$body` with `$T` as the Rust type of a [`DType`] value.
 ///
 /// The only place where a run-time dtype becomes a type. Without the feature `half` no 16-bit leaf can be created.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! with_dtype {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
-            $crate::element::DType::F32 => {
+            $crate::DType::F32 => {
                 type $T = f32;
                 $body
             }
-            $crate::element::DType::F64 => {
+            $crate::DType::F64 => {
                 type $T = f64;
                 $body
             }
             #[cfg(feature = "half")]
-            $crate::element::DType::F16 => {
+            $crate::DType::F16 => {
                 type $T = half::f16;
                 $body
             }
             #[cfg(feature = "half")]
-            $crate::element::DType::Bf16 => {
+            $crate::DType::Bf16 => {
                 type $T = half::bf16;
                 $body
             }
             #[cfg(not(feature = "half"))]
-            $crate::element::DType::F16 | $crate::element::DType::Bf16 => {
+            $crate::DType::F16 | $crate::DType::Bf16 => {
                 unreachable!("16-bit leaves need the feature `half`")
             }
             quantized => unreachable!("state in {quantized} is read and written block by block"),
@@ -300,7 +303,7 @@ pub(crate) use with_dtype;
 
 /// Rounds to another element type. Compiles to nothing for equal types, to one conversion where compute types suffice.
 #[inline(always)]
-pub(crate) fn convert<A: Element, B: Element>(value: A) -> B {
+pub fn convert<A: Element, B: Element>(value: A) -> B {
     if matches!(A::DTYPE.compute(), DType::F32) {
         // `f32` to `f64` and back cancel; the compute types have only `f64` in common.
         B::narrow(B::Compute::of(value.widen().as_f64()))

@@ -84,7 +84,7 @@ enum Kind {
 
 /// The misfits and hints, one per line.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct MismatchReport {
+pub struct MismatchReport {
     pub(crate) lines: Vec<String>,
     pub(crate) hints: Vec<String>,
     /// Verbs of a migration that together make it fit, one per line.

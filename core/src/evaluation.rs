@@ -177,7 +177,7 @@ impl<T: Stage> OptState<T> {
 }
 
 /// The computation of parameters to evaluate with, by leaf.
-pub(crate) struct Evaluate<'a> {
+pub struct Evaluate<'a> {
     structure: &'a Structure,
     by_leaf: Vec<Option<Evaluation<'a>>>,
 }

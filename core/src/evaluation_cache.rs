@@ -3,7 +3,7 @@
 use crate::state::Moments;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CachedEvaluation {
+pub struct CachedEvaluation {
     /// Fingerprint of the point; `None` if empty.
     pub(crate) fingerprint: Option<[u64; 2]>,
     pub(crate) value: f64,
@@ -11,7 +11,7 @@ pub(crate) struct CachedEvaluation {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct EvaluationCache {
+pub struct EvaluationCache {
     /// At the parameters.
     pub(crate) here: CachedEvaluation,
     /// The step's last evaluation, and the best one before: a line search ends at either.

@@ -191,7 +191,7 @@ where
 }
 
 /// Returns the value, and passes the gradient on if requested.
-pub(crate) fn deliver<V: Into<f64>, G: Tree>(
+pub fn deliver<V: Into<f64>, G: Tree>(
     (value, gradient): (V, G),
     to: Option<GradientSink<'_>>,
 ) -> crate::Result<f64> {

@@ -132,7 +132,7 @@ impl Migration {
 }
 
 /// The leaves and buffers of a model.
-pub(crate) type Model<'m> = (&'m Structure, &'m [BufferSpec]);
+pub type Model<'m> = (&'m Structure, &'m [BufferSpec]);
 
 /// Returns the union of the masks; each must select a leaf.
 fn any(masks: &[Mask], structure: &Structure, verb: &str) -> Result<Vec<bool>> {
@@ -156,7 +156,7 @@ fn moved(path: &str, (from, to): &(String, String)) -> String {
     format!("{to}{between}{rest}")
 }
 
-pub(crate) struct Resolved {
+pub struct Resolved {
     to: HashMap<String, String>,
     fresh: HashSet<String>,
     /// Leaves whose dtype may change.
@@ -413,7 +413,7 @@ type Leaf<'a> = (&'a str, &'a [usize]);
 /// A rename adds or removes leading levels, or renames one level between leaves of the same shape. The result is one
 /// rename for all, or one per missing leaf; none if ambiguous.
 #[cfg(feature = "serde")]
-pub(crate) fn missing_heads(missing: &[Leaf<'_>], strange: &[Leaf<'_>]) -> Vec<(String, String)> {
+pub fn missing_heads(missing: &[Leaf<'_>], strange: &[Leaf<'_>]) -> Vec<(String, String)> {
     /// Bounds the time for models with very many leaves.
     const MAX_CANDIDATES: usize = 16;
     const MAX_LEAVES: usize = 1000;

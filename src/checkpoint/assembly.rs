@@ -9,11 +9,13 @@ use super::file::Checkpoint;
 use super::manifest::Manifest;
 use super::save::{Spec, Take, in_order, metadata, write};
 use super::tensors::Tensors;
-use crate::element::{DType, with_dtype};
-use crate::error::Result;
-use crate::layout::{dense_strides, elements, is_dense, matching_strides};
-use crate::memory::Buffer;
-use crate::tree::{LeafMut, LeafParts, LeafRef, PartOf};
+use crate::DType;
+use crate::internal::numeric::with_dtype;
+use crate::Result;
+use crate::internal::numeric::{dense_strides, elements, is_dense, matching_strides};
+use crate::internal::numeric::Buffer;
+use crate::tree::{LeafMut, LeafRef};
+use crate::internal::state::{LeafParts, PartOf};
 
 /// Files with compared headers. Tensors stay on disk, and are assembled one at a time.
 #[derive(Debug)]

@@ -7,11 +7,11 @@ use safetensors::tensor::{Dtype, TensorInfo};
 use super::file::Checkpoint;
 use super::save::{Spec, Take, param_name};
 use super::tensors::{converted, leaf_dtype};
-use crate::element::DType;
-use crate::error::{Error, Result};
-use crate::layout::elements;
-use crate::migrate::Resolved;
-use crate::state::Moves;
+use crate::DType;
+use crate::{Error, Result};
+use crate::internal::numeric::elements;
+use crate::internal::restore::Resolved;
+use crate::internal::state::Moves;
 use crate::tree::{Buffer, BufferSpec, TreeMut, WalkMut};
 
 pub(super) const PREFIX: &str = "buffers/";

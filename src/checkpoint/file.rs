@@ -12,11 +12,11 @@ use super::save::param_name;
 use super::shards::ShardList;
 use super::source::{Bytes, Source};
 use super::tensors::{Tensors, leaf_dtype, put_bytes, tensor_dtype};
-use crate::element::DType;
-use crate::engine::Stage;
-use crate::error::{Error, Result};
-use crate::layout::elements;
-use crate::transformation::OptState;
+use crate::DType;
+use crate::GradientTransformation;
+use crate::{Error, Result};
+use crate::internal::numeric::elements;
+use crate::OptState;
 use crate::tree::{BufferSpec, LeafMut, LeafRef, Structure, Tree, TreeMut};
 
 /// A checkpoint to load from: see [the module](super).
@@ -294,7 +294,7 @@ impl Checkpoint {
     /// # Errors
     ///
     /// Fails, with nothing changed, if anything differs.
-    pub fn load<T: Stage, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<OptState<T>> {
+    pub fn load<T: GradientTransformation, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<OptState<T>> {
         Load::strict().load(self, transformation, params).map(|(state, _)| state)
     }
 
@@ -303,7 +303,7 @@ impl Checkpoint {
     /// # Errors
     ///
     /// Fails if anything but the parameters' values differs.
-    pub fn load_state<T: Stage, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<OptState<T>> {
+    pub fn load_state<T: GradientTransformation, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<OptState<T>> {
         Load::strict().load_state(self, transformation, params).map(|(state, _)| state)
     }
 
@@ -348,7 +348,7 @@ impl Checkpoint {
     ///
     /// As [`load`](Checkpoint::load) and [`eval_params`](OptState::eval_params): fails, with nothing changed, also if
     /// the optimizer keeps no parameters besides the trained ones.
-    pub fn load_eval_params<T: Stage, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<()> {
+    pub fn load_eval_params<T: GradientTransformation, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<()> {
         Load::strict().load_eval_params(self, transformation, params).map(|_| ())
     }
 }

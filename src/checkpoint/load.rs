@@ -7,14 +7,18 @@ use super::buffers::{Values, buffer_name};
 use super::file::Checkpoint;
 use super::save::param_name;
 use super::tensors::put_bytes;
-use crate::element::DType;
-use crate::engine::Stage;
-use crate::error::{Error, MismatchReport, Result};
-use crate::migrate::{Migration, Model, Resolved};
-use crate::restore::{self, BufferSpecs, Saved};
-use crate::state::{ItemMut, ItemName, ItemSpec, Kind, Moves, Owner, Source, assign_item, items, items_mut};
-use crate::transformation::OptState;
-use crate::tree::{BufferSpec, LeafSpec, Structure, Tree, TreeMut, WalkMut, buffers_of};
+use crate::DType;
+use crate::GradientTransformation;
+use crate::{Error, Result};
+use crate::internal::engine::MismatchReport;
+use crate::Migration;
+use crate::internal::restore::{Model, Resolved};
+use crate::internal::restore::{BufferSpecs, Saved, moves};
+use crate::internal::state::{ItemMut, ItemName, ItemSpec, Moves, Owner, Source, assign_item, items, items_mut};
+use crate::state::Kind;
+use crate::OptState;
+use crate::tree::{BufferSpec, LeafSpec, Structure, Tree, TreeMut, WalkMut};
+use crate::internal::state::buffers_of;
 
 /// The permitted differences between a checkpoint and the target of loading; none by default.
 ///
@@ -146,7 +150,7 @@ impl Load {
     ///
     /// Parameters from a file on disk are in memory twice during loading, so that nothing is changed if the file
     /// changes during the read. Those from a [mapped](Checkpoint::map) file need no second copy.
-    pub fn load<T: Stage, P: TreeMut + ?Sized>(
+    pub fn load<T: GradientTransformation, P: TreeMut + ?Sized>(
         &self,
         file: &Checkpoint,
         transformation: &T,
@@ -161,7 +165,7 @@ impl Load {
     }
 
     /// Compares and verifies everything, and reads new values of buffers.
-    fn ready<T: Stage, P: TreeMut + ?Sized>(
+    fn ready<T: GradientTransformation, P: TreeMut + ?Sized>(
         &self,
         file: &Checkpoint,
         transformation: &T,
@@ -182,7 +186,7 @@ impl Load {
     /// # Errors
     ///
     /// As [`load`](Load::load), except for the values of parameters and buffers.
-    pub fn load_state<T: Stage, P: Tree + ?Sized>(
+    pub fn load_state<T: GradientTransformation, P: Tree + ?Sized>(
         &self,
         file: &Checkpoint,
         transformation: &T,
@@ -203,7 +207,7 @@ impl Load {
     /// # Errors
     ///
     /// As [`load`](Load::load) and [`eval_params`](OptState::eval_params), with nothing changed.
-    pub fn load_eval_params<T: Stage, P: TreeMut + ?Sized>(
+    pub fn load_eval_params<T: GradientTransformation, P: TreeMut + ?Sized>(
         &self,
         file: &Checkpoint,
         transformation: &T,
@@ -231,7 +235,7 @@ impl Load {
         let (structure, here) = (Structure::of(params)?, buffers(params));
         let mut mismatch_report = MismatchReport::default();
         let there = (file.structure(), &*file.buffers);
-        let moves = restore::moves(&self.migration, there, (&structure, &here), true, &mut mismatch_report)?;
+        let moves = moves(&self.migration, there, (&structure, &here), true, &mut mismatch_report)?;
         let specs = file.item_specs()?;
         let fields: Vec<&str> = specs.iter().map(|spec| &*spec.name.field).collect();
         let from = if self.migration.moves_parts() { moves.parts(&fields, &[]) } else { Ok(Default::default()) };
@@ -252,7 +256,7 @@ impl Load {
     }
 
     /// Compares everything, and returns a state to fill.
-    fn fit<T: Stage, P: Tree + ?Sized>(
+    fn fit<T: GradientTransformation, P: Tree + ?Sized>(
         &self,
         file: &Checkpoint,
         transformation: &T,
@@ -278,7 +282,7 @@ impl Load {
 }
 
 /// Returns the fields that start anew; not those that do so for fresh leaves only.
-fn started<T: Stage>(state: &OptState<T>, sources: &[Source], moves: &Resolved) -> Vec<String> {
+fn started<T: GradientTransformation>(state: &OptState<T>, sources: &[Source], moves: &Resolved) -> Vec<String> {
     let of_fresh = |of: &Owner| matches!(of, Owner::Leaf(path) if moves.is_fresh(path));
     let all = items(&**state, state.structure());
     let own = all.iter().zip(sources).filter(|((name, _), from)| **from == Source::Own && !of_fresh(&name.of));
@@ -287,7 +291,7 @@ fn started<T: Stage>(state: &OptState<T>, sources: &[Source], moves: &Resolved) 
     fields
 }
 
-struct Fit<T: Stage> {
+struct Fit<T: GradientTransformation> {
     state: OptState<T>,
     /// The source of each value of the state.
     sources: Vec<Source>,
@@ -296,7 +300,7 @@ struct Fit<T: Stage> {
     report: Report,
 }
 
-impl<T: Stage> Fit<T> {
+impl<T: GradientTransformation> Fit<T> {
     /// Initializes missing fields from the loaded parameters, as `init` does.
     fn initialize_missing<P: Tree + ?Sized>(&mut self, transformation: &T, params: &P) -> Result<()> {
         if !self.sources.contains(&Source::Own) {

@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::buffers::Buffers;
-use crate::element::DType;
-use crate::error::{Error, Result};
-use crate::layout::elements;
-use crate::recipe::json;
-use crate::state::data::{Leaves, fits_in_memory};
-use crate::state::{ItemName, Single};
-use crate::tree::{PartOf, Structure};
+use crate::DType;
+use crate::{Error, Result};
+use crate::internal::numeric::elements;
+use crate::internal::recipe::{bounded, from_text};
+use crate::internal::state::{Leaves, fits_in_memory};
+use crate::internal::state::{ItemName, Single};
+use crate::internal::state::PartOf;
+use crate::tree::Structure;
 
 pub(super) const KEY: &str = "gradchain";
 
@@ -28,7 +29,7 @@ pub(super) struct Manifest {
     #[serde(rename = "crate")]
     pub(super) version: String,
     /// The optimizer as data; functions are strings in angle brackets.
-    #[serde(deserialize_with = "json::bounded")]
+    #[serde(deserialize_with = "bounded")]
     pub(super) optimizer: Value,
     pub(super) structure: Leaves,
     /// True if the file has the parameters.
@@ -161,6 +162,6 @@ impl Manifest {
             let problem = format!("it has format {format}, and this version of gradchain reads {FORMAT}");
             return Err(Error::file(file, problem));
         }
-        json::from_text(text).map_err(bad)
+        from_text(text).map_err(bad)
     }
 }

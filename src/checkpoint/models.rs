@@ -7,8 +7,8 @@ use std::path::Path;
 use super::file::Checkpoint;
 use super::manifest::Manifest;
 use super::save::{ModelOf, Save, replace_file, write_checkpoint};
-use crate::engine::Stage;
-use crate::error::{Error, Result};
+use crate::GradientTransformation;
+use crate::{Error, Result};
 use crate::tree::{Structure, Tree};
 
 /// Several models, each with its optimizer, to save in one checkpoint.
@@ -59,7 +59,7 @@ impl<'a> SaveModels<'a> {
     }
 
     /// Adds a model, with its optimizer, under a name.
-    pub fn model<T: Stage, P: Tree + ?Sized>(mut self, name: impl Into<String>, save: Save<'a, T, P>) -> Self {
+    pub fn model<T: GradientTransformation, P: Tree + ?Sized>(mut self, name: impl Into<String>, save: Save<'a, T, P>) -> Self {
         self.models.push((name.into(), save.model(None)));
         self
     }
@@ -180,8 +180,8 @@ pub(super) mod sealed {
     }
 }
 
-impl<T: Stage, P: Tree + ?Sized> Saves for Save<'_, T, P> {}
-impl<T: Stage, P: Tree + ?Sized> sealed::Saves for Save<'_, T, P> {
+impl<T: GradientTransformation, P: Tree + ?Sized> Saves for Save<'_, T, P> {}
+impl<T: GradientTransformation, P: Tree + ?Sized> sealed::Saves for Save<'_, T, P> {
     fn noted(self, name: &str, value: &dyn core::fmt::Display) -> Self {
         self.note(name, value)
     }

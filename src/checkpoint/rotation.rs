@@ -13,8 +13,8 @@ use super::models::Saves;
 use super::save::{Save, TEMPORARY};
 use super::shards::{list_of, notes_of, remove_unlisted};
 use crate::collective::Collective;
-use crate::engine::Stage;
-use crate::error::{Error, Result};
+use crate::GradientTransformation;
+use crate::{Error, Result};
 use crate::tree::Tree;
 
 /// Writes checkpoints into a dedicated folder and removes obsolete ones.
@@ -128,7 +128,7 @@ impl Rotation {
     ///
     /// As [`Save::to_shards`]; on the first rank also if a file cannot be removed, or the folder cannot be read. The
     /// others succeed in the first case, and return an error of the collective in the second.
-    pub fn save_shards<T: Stage, P: Tree + ?Sized>(
+    pub fn save_shards<T: GradientTransformation, P: Tree + ?Sized>(
         &self,
         step: u64,
         score: Option<f64>,

@@ -10,15 +10,16 @@ use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use super::buffers::{self, Buffers};
 use super::manifest::{Crc, KEY, Manifest, Quantized, check_of};
 use super::tensors::tensor_dtype;
-use crate::element::DType;
-use crate::engine::Stage;
-use crate::error::{Error, Result};
-use crate::layout::elements;
-use crate::restore::{as_data, is_shared};
-use crate::state::data::Leaves;
-use crate::state::{Item, ItemName, Owner, items};
-use crate::transformation::OptState;
-use crate::tree::{LeafRef, Structure, Tree, Walk, buffers_of};
+use crate::DType;
+use crate::GradientTransformation;
+use crate::{Error, Result};
+use crate::internal::numeric::elements;
+use crate::internal::restore::{as_data, is_shared};
+use crate::internal::state::Leaves;
+use crate::internal::state::{Item, ItemName, Owner, items};
+use crate::OptState;
+use crate::tree::{LeafRef, Structure, Tree, Walk};
+use crate::internal::state::buffers_of;
 
 /// The contents of a checkpoint to write: see [the module](super).
 ///
@@ -33,14 +34,14 @@ use crate::tree::{LeafRef, Structure, Tree, Walk, buffers_of};
 /// One pass over the state, at the speed of the slower of check sum and disk. The state is not copied.
 #[must_use = "nothing is written until `to_file` or `to_writer` is called"]
 #[derive(Debug)]
-pub struct Save<'a, T: Stage, P: ?Sized = ()> {
+pub struct Save<'a, T: GradientTransformation, P: ?Sized = ()> {
     transformation: &'a T,
     state: &'a OptState<T>,
     params: Option<&'a P>,
     notes: BTreeMap<String, String>,
 }
 
-impl<'a, T: Stage> Save<'a, T> {
+impl<'a, T: GradientTransformation> Save<'a, T> {
     /// Returns the contents for a state and its transformation, which is saved too.
     pub fn new(transformation: &'a T, state: &'a OptState<T>) -> Save<'a, T> {
         Save { transformation, state, params: None, notes: BTreeMap::new() }
@@ -58,7 +59,7 @@ impl<'a, T: Stage> Save<'a, T> {
     }
 }
 
-impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
+impl<'a, T: GradientTransformation, P: Tree + ?Sized> Save<'a, T, P> {
     /// Adds a note as text: the position in the data, a loss.
     pub fn note(mut self, name: impl Into<String>, value: impl core::fmt::Display) -> Self {
         self.notes.insert(name.into(), value.to_string());
@@ -160,7 +161,7 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
     fn manifest(
         &self,
         structure: &Structure,
-        values: Vec<(ItemName, crate::state::Single)>,
+        values: Vec<(ItemName, crate::internal::state::Single)>,
         arrays: Vec<(ItemName, String)>,
     ) -> Result<Manifest> {
         Ok(Manifest {

@@ -14,8 +14,8 @@ use super::save::{Save, folder_of, replace_file, target_of};
 use super::source::Source;
 use super::tensors::{damaged, header_of};
 use crate::collective::{Collective, gather};
-use crate::engine::Stage;
-use crate::error::{Error, Result};
+use crate::GradientTransformation;
+use crate::{Error, Result};
 use crate::tree::Tree;
 
 /// All ranks' files, by rank.
@@ -32,7 +32,7 @@ const SHARD_SUFFIX: &str = ".shard";
 /// The first bytes of a list. Read as the header length that begins a safetensors file, they exceed any header.
 const LIST_PREFIX: &[u8] = br#"{"gradchain_shards":"#;
 
-impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
+impl<T: GradientTransformation, P: Tree + ?Sized> Save<'_, T, P> {
     /// Writes a checkpoint of a [`sharded`](crate::wrapper::sharded()) optimizer, a file per rank.
     ///
     /// Each rank writes its shard of the state, the first rank the parameters too. Once all of these are on disk, the

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 use super::source::{Bytes, Reader, Source};
-use crate::element::DType;
-use crate::error::{Error, Result};
-use crate::layout::{dense_strides, elements};
-use crate::memory::Buffer;
-use crate::tree::{LeafMut, LeafParts, LeafRef};
+use crate::DType;
+use crate::{Error, Result};
+use crate::internal::numeric::{dense_strides, elements};
+use crate::internal::numeric::Buffer;
+use crate::tree::{LeafMut, LeafRef};
+use crate::internal::state::LeafParts;
 
 #[derive(Debug)]
 pub(super) struct Tensors {

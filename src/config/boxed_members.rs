@@ -9,8 +9,10 @@ use core::fmt;
 
 use super::registry::{Member, Registry, Unconfigured, placeholder};
 use crate::arguments::{self, Arguments, Visit};
-use crate::engine::{Named, Stage};
-use crate::needs::{Includes, ValueAndGradFn};
+use crate::part::Named;
+use crate::GradientTransformation;
+use crate::needs::Includes;
+use crate::needs::ValueAndGradFn;
 use crate::part::{Optimizer, Part};
 use crate::recipe::Recipe;
 
@@ -125,7 +127,7 @@ pub(super) trait Boxes {
 
 macro_rules! boxes {
     ($($M:ident $number:tt),*) => {
-        impl<$($M: Stage),*> Boxes for ($($M,)*)
+        impl<$($M: GradientTransformation),*> Boxes for ($($M,)*)
         where
             $(ValueAndGradFn: Includes<$M::Needs>,)*
         {
@@ -142,7 +144,7 @@ boxes!(A 0, B 1, C 2, D 3);
 boxes!(A 0, B 1, C 2, D 3, E 4);
 boxes!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
 
-fn copy_member<T: Stage>(member: &T, into: &mut Member)
+fn copy_member<T: GradientTransformation>(member: &T, into: &mut Member)
 where
     ValueAndGradFn: Includes<T::Needs>,
 {
@@ -158,7 +160,7 @@ mod tests {
     use super::*;
     use crate::GradientTransformation;
     use crate::arguments::Argument;
-    use crate::engine::Transform;
+    use crate::GradientTransformation;
     use crate::optimizer::adamax;
     use crate::recipe::Node;
     use crate::transform::{ScaleByAdamax, ScaleByLearningRate};
@@ -166,13 +168,13 @@ mod tests {
     #[test]
     fn members_have_boxes_and_nothing_tells_them_from_the_optimizer() {
         let typed = adamax(0.5).b1(0.25);
-        let config = Transform::recipe(&typed);
+        let config = GradientTransformation::recipe(&typed);
         let registry = Registry::new();
         let built = registry.read(&Node::root(&config, &registry)).expect("a config");
         assert!((&*built as &dyn Any).is::<BoxedMembers>());
-        assert_eq!((built.recipe(), built.describe()), (config, Transform::describe(&typed)));
+        assert_eq!((built.recipe(), built.describe()), (config, GradientTransformation::describe(&typed)));
         assert_eq!(format!("{built:?}"), format!("{typed:?}"));
-        assert_eq!(format!("{:?}", built.summary()), format!("{:?}", Transform::summary(&typed)));
+        assert_eq!(format!("{:?}", built.summary()), format!("{:?}", GradientTransformation::summary(&typed)));
     }
 
     #[test]

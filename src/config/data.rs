@@ -8,9 +8,9 @@ use serde_json::{Map, Number, Value};
 use super::families::ALL;
 use super::json::{json_in, toml_in};
 use super::serialized::recipe_of;
-use crate::engine::Stage;
+use crate::GradientTransformation;
 use crate::needs::{Needs, Nothing};
-use crate::recipe::json::{Bounded, number, take_apart};
+use crate::internal::recipe::{Bounded, number, take_apart};
 use crate::recipe::{ConfigError, Node, Recipe, Result};
 use crate::wrapper::Boxed;
 
@@ -79,7 +79,7 @@ impl Config {
     /// assert_eq!(error.to_string(), "$.masked.mask: expected data, found Mask::by(..)");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn of<T: Stage>(transformation: &T) -> Result<Config> {
+    pub fn of<T: GradientTransformation>(transformation: &T) -> Result<Config> {
         let recipe = transformation.recipe();
         let mut opaque = Vec::new();
         recipe.visit_opaque(&mut |place, what| opaque.push((String::from(place), String::from(what))));

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::recipe::json::{Bounded, from_text, number};
+use crate::internal::recipe::{Bounded, from_text, number};
 use crate::recipe::{ConfigError, Result};
 
 pub(super) fn json_in(text: &str) -> Result<Value> {

@@ -3,8 +3,9 @@
 
 use core::any::Any;
 
-use crate::engine::Stage;
-use crate::needs::{Includes, ValueAndGradFn};
+use crate::GradientTransformation;
+use crate::needs::Includes;
+use crate::needs::ValueAndGradFn;
 use crate::optimizer::{Adam, Adamw, Lion, Sgd};
 use crate::part::{Named, Optimizer, Part};
 use crate::recipe::Recipe;
@@ -23,7 +24,7 @@ pub(super) fn with_own_loops(member: Member) -> Member {
     common.unwrap_or(member)
 }
 
-fn common<T: Stage>(member: &Member) -> Option<Member>
+fn common<T: GradientTransformation>(member: &Member) -> Option<Member>
 where
     ValueAndGradFn: Includes<T::Needs>,
 {
@@ -34,7 +35,7 @@ where
 #[derive(Clone, Debug)]
 pub(super) struct OwnLoops<T>(T);
 
-impl<T: Stage> Part for OwnLoops<T> {
+impl<T: GradientTransformation> Part for OwnLoops<T> {
     const NAME: &'static str = "alone";
     type Form = Named;
 
@@ -47,7 +48,7 @@ impl<T: Stage> Part for OwnLoops<T> {
     }
 }
 
-impl<T: Stage> Optimizer for OwnLoops<T> {
+impl<T: GradientTransformation> Optimizer for OwnLoops<T> {
     const HIDDEN: bool = true;
     type Chain = T;
     fn chain(&self) -> &T {

@@ -10,8 +10,10 @@ use super::json::{json_in, toml_in};
 use super::own_loops::with_own_loops;
 use super::serialized::recipe_of;
 use crate::arguments::Arguments;
-use crate::engine::{Stage, Transform};
-use crate::needs::{Includes, Needs, ValueAndGradFn};
+use crate::GradientTransformation;
+
+use crate::needs::{Includes, Needs};
+use crate::needs::ValueAndGradFn;
 use crate::recipe::{Builder, ConfigError, Node, Recipe, Result, Setting};
 use crate::wrapper::{Boxed, narrow};
 
@@ -116,21 +118,21 @@ pub(super) enum Unconfigured {
 }
 
 impl Unconfigured {
-    pub(super) fn named<T: Arguments + Stage>(transformation: T) -> Unconfigured
+    pub(super) fn named<T: Arguments + GradientTransformation>(transformation: T) -> Unconfigured
     where
         ValueAndGradFn: Includes<T::Needs>,
     {
         Unconfigured::Named(Box::new(transformation))
     }
 
-    pub(super) fn wrapping<T: Arguments + Stage>(transformation: T) -> Unconfigured
+    pub(super) fn wrapping<T: Arguments + GradientTransformation>(transformation: T) -> Unconfigured
     where
         ValueAndGradFn: Includes<T::Needs>,
     {
         Unconfigured::InnerWithKeys(Box::new(transformation))
     }
 
-    pub(super) fn member<T: Stage>(transformation: T) -> Unconfigured
+    pub(super) fn member<T: GradientTransformation>(transformation: T) -> Unconfigured
     where
         ValueAndGradFn: Includes<T::Needs>,
     {
@@ -191,7 +193,7 @@ impl Registry {
     }
 
     /// Adds a part, replacing an entry of its name. `make` returns one whose arguments are then set.
-    pub fn part<T: Arguments + Stage>(&mut self, make: impl Fn() -> T + Send + Sync + 'static) -> &mut Registry
+    pub fn part<T: Arguments + GradientTransformation>(&mut self, make: impl Fn() -> T + Send + Sync + 'static) -> &mut Registry
     where
         ValueAndGradFn: Includes<T::Needs>,
     {
@@ -201,7 +203,7 @@ impl Registry {
     /// Adds a wrapper, replacing an entry of its name.
     ///
     /// `make` returns one around its argument, which is then replaced by the transformation of the config.
-    pub fn wrapper<T: Arguments + Stage>(&mut self, make: impl Fn(Member) -> T + Send + Sync + 'static) -> &mut Registry
+    pub fn wrapper<T: Arguments + GradientTransformation>(&mut self, make: impl Fn(Member) -> T + Send + Sync + 'static) -> &mut Registry
     where
         ValueAndGradFn: Includes<T::Needs>,
     {

@@ -4,7 +4,7 @@ use core::fmt;
 
 use serde::ser::{self, Serialize, Serializer};
 
-use crate::recipe::json::{DEEPEST, refusal};
+use crate::internal::recipe::{DEEPEST, refusal};
 use crate::recipe::{ConfigError, Recipe, Result};
 
 /// Reads a config that is data, without duplicate keys, and not nested too deeply.

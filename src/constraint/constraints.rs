@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::plan::Plan;
 use super::raw::Raw;
-use crate::error::{Error, Result};
-use crate::select::{Mask, subtree};
-use crate::tree::constraint::Constraint;
+use crate::{Error, Result};
+use crate::select::Mask;
+use crate::internal::state::subtree;
+use crate::internal::state::Constraint;
 use crate::tree::{Structure, Tree, TreeMut, Walk};
 
 /// The constraints of leaves: by path, by mask, or by attributes of the struct. Other leaves are unconstrained.
@@ -129,7 +130,7 @@ impl Constraints {
             };
             for (leaf, found) in found.iter_mut().enumerate().filter(|(leaf, _)| taken[*leaf]) {
                 if let Some(other) = found.replace(constraint.clone()) {
-                    let path = crate::tree::constraint::shown(structure.leaves()[leaf].path());
+                    let path = crate::internal::state::shown(structure.leaves()[leaf].path());
                     let both = format!("{other:?} and {constraint:?}");
                     return Err(Error::argument("unconstrain", path, "under one constraint at most", both));
                 }

@@ -1,6 +1,6 @@
 use super::range::open;
-use crate::error::{Error, Result};
-use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
+use crate::{Error, Result};
+use crate::internal::state::{ConstrainedLeaf, Constraint, Part};
 
 /// Keeps each element strictly between two bounds, by a sigmoid.
 ///

@@ -1,8 +1,8 @@
 //! Vectors in a leaf: along an axis, or across it.
 
-use crate::error::Result;
-use crate::numeric::sums::sum_tile;
-use crate::tree::constraint::ConstrainedLeaf;
+use crate::Result;
+use crate::internal::numeric::sum_tile;
+use crate::internal::state::ConstrainedLeaf;
 
 /// The positions of a vector's elements in a row-major leaf: two nested strides.
 #[derive(Clone, Copy, Debug)]

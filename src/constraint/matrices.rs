@@ -1,8 +1,8 @@
 //! Matrices in a leaf, in its last two axes, and triangles of them.
 
 use super::range::slack;
-use crate::error::Result;
-use crate::tree::constraint::{ConstrainedLeaf, Part};
+use crate::Result;
+use crate::internal::state::{ConstrainedLeaf, Part};
 
 /// Returns the rows and columns of the last two axes.
 pub(super) fn size(leaf: &ConstrainedLeaf<'_>) -> Result<[usize; 2]> {

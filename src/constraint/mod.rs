@@ -78,4 +78,4 @@ pub use symmetric::{Symmetric, symmetric};
 pub use unit_norm::{UnitNorm, unit_norm};
 pub use weight_norm::{WeightNorm, weight_norm};
 
-pub use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
+pub use crate::internal::state::{ConstrainedLeaf, Constraint, Part};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::element::DType;
+use crate::DType;
 use crate::tree::{LeafMut, LeafRef};
 
 #[derive(Clone, Debug)]

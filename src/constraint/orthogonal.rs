@@ -1,9 +1,9 @@
 use super::lanes::normalize;
 use super::matrices::size;
 use super::range::slack;
-use crate::error::Result;
-use crate::numeric::sums::sum_pairs;
-use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
+use crate::Result;
+use crate::internal::numeric::sum_pairs;
+use crate::internal::state::{ConstrainedLeaf, Constraint, Part};
 
 /// Keeps matrices orthogonal: orthonormal columns, or rows if these are fewer.
 ///

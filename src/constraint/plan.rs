@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::numbers::{Numbers, RawLeaf};
 use super::range::largest;
-use crate::error::{Error, Result};
-use crate::layout::elements;
-use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part, index, shown};
+use crate::{Error, Result};
+use crate::internal::numeric::elements;
+use crate::internal::state::{ConstrainedLeaf, Constraint, Part, index, shown};
 use crate::tree::{LeafRef, LeafSpec, Structure, Tree, for_each_leaf};
 
 /// The common part of all raw trees for one structure.

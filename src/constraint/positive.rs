@@ -1,7 +1,7 @@
 use super::interval::sigmoid;
 use super::range::open;
-use crate::error::Result;
-use crate::tree::constraint::{ConstrainedLeaf, Constraint};
+use crate::Result;
+use crate::internal::state::{ConstrainedLeaf, Constraint};
 
 /// Keeps each element more than 0, by softplus: close to the raw number if that is large.
 ///

@@ -1,7 +1,7 @@
 use super::matrices::{read_symmetric, row, square, triangles};
-use crate::error::Result;
-use crate::numeric::sums::{sum_pairs, sum_tile};
-use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
+use crate::Result;
+use crate::internal::numeric::{sum_pairs, sum_tile};
+use crate::internal::state::{ConstrainedLeaf, Constraint, Part};
 
 /// Keeps matrices symmetric and positive definite, by their Cholesky factors: covariances, precisions, metrics.
 ///

@@ -1,6 +1,6 @@
 //! The representable numbers of a dtype.
 
-use crate::element::DType;
+use crate::DType;
 
 /// Returns the mantissa bits and the exponents of the smallest normal and largest number.
 fn format(dtype: DType) -> (i32, i32, i32) {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::numbers::RawLeaf;
 use super::plan::Plan;
-use crate::error::{Error, Result};
-use crate::tree::row_major::{leaves, leaves_mut};
+use crate::{Error, Result};
+use crate::internal::state::{leaves, leaves_mut};
 use crate::tree::{LeafRef, Structure, Tree, TreeMut, Walk, WalkMut};
 
 /// Parameters as the optimizer steps them: constrained leaves are replaced by unconstrained raw numbers.

@@ -1,8 +1,8 @@
 use super::lanes::along;
 use super::range::slack;
-use crate::error::Result;
-use crate::numeric::sums::{sum_pairs, sum_tile};
-use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
+use crate::Result;
+use crate::internal::numeric::{sum_pairs, sum_tile};
+use crate::internal::state::{ConstrainedLeaf, Constraint, Part};
 
 /// Keeps the elements along an axis positive with the sum 1, by softmax: mixture weights, probabilities of outcomes.
 ///

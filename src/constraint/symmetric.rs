@@ -1,6 +1,6 @@
 use super::matrices::{read_symmetric, row, square, triangles};
-use crate::error::Result;
-use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
+use crate::Result;
+use crate::internal::state::{ConstrainedLeaf, Constraint, Part};
 
 /// Keeps matrices symmetric: the raw numbers are those of the lower triangle.
 ///

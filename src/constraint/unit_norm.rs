@@ -1,8 +1,8 @@
 use super::lanes::{along, normalize};
 use super::range::slack;
-use crate::error::Result;
-use crate::numeric::sums::sum_pairs;
-use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
+use crate::Result;
+use crate::internal::numeric::sum_pairs;
+use crate::internal::state::{ConstrainedLeaf, Constraint, Part};
 
 /// Keeps the vectors along an axis at norm 1: directions, normalized embeddings.
 ///

@@ -1,7 +1,7 @@
 use super::lanes::{Lane, across, normalize};
-use crate::error::Result;
-use crate::numeric::sums::sum_pairs;
-use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part};
+use crate::Result;
+use crate::internal::numeric::sum_pairs;
+use crate::internal::state::{ConstrainedLeaf, Constraint, Part};
 
 /// Weight normalization: separate raw parameters for the norm (`length`) and the direction of each row.
 ///

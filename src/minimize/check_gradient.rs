@@ -1,7 +1,7 @@
 use super::flat_point::{FlatPoint, epsilon, name, place};
 use super::report::Evaluated;
 use super::run::fallible;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 use crate::range::POSITIVE;
 use crate::tree::{Structure, TreeMut};
 

@@ -2,8 +2,8 @@ use ndarray::Array2;
 
 use super::flat_point::{name, place};
 use super::hessian::Hessian;
-use crate::error::{Error, Result};
-use crate::tree::row_major::leaves_mut;
+use crate::{Error, Result};
+use crate::internal::state::leaves_mut;
 use crate::tree::{Structure, TreeMut};
 
 /// The covariance of parameters, the inverse of a [`Hessian`].

@@ -1,11 +1,12 @@
 //! Value and gradient at points that differ from a given one in a single element.
 
-use crate::element::{DType, Element, with_dtype};
-use crate::engine::{GradientSink, Trial};
-use crate::error::Result;
+use crate::{DType, Element};
+use crate::internal::numeric::with_dtype;
+use crate::internal::engine::{GradientSink, Trial};
+use crate::Result;
 use crate::state::Moments;
-use crate::tree::constraint::{index, shown};
-use crate::tree::row_major::{leaves, leaves_mut};
+use crate::internal::state::{index, shown};
+use crate::internal::state::{leaves, leaves_mut};
 use crate::tree::{Structure, TreeMut};
 
 /// A function and a point, whose elements are numbered leaf by leaf in row-major order.

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use super::within::Within;
-use crate::element::{DType, Real};
-use crate::engine::{Bounds, Evaluate, GradientSink, Outcome, Trial, dot, leaf::Table};
-use crate::error::Result;
-use crate::evaluation_cache::{CachedEvaluation, EvaluationCache};
+use crate::{DType, Real};
+use crate::internal::engine::{Bounds, Evaluate, GradientSink, Trial, dot, Table};
+use crate::Outcome;
+use crate::Result;
+use crate::internal::engine::{CachedEvaluation, EvaluationCache};
 use crate::needs::Level;
 use crate::projection::Operand;
 use crate::state::Moments;
-use crate::transformation::{GradientTransformation, OptState};
-use crate::tree::{Structure, TreeMut, fingerprint, is_safe, length};
+use crate::{GradientTransformation, OptState};
+use crate::tree::{Structure, TreeMut};
+use crate::internal::state::{fingerprint, is_safe, length};
 
 pub(super) struct Memory<P, F> {
     trial: Trial<P, F>,

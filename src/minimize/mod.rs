@@ -24,8 +24,8 @@ pub use hessian::{Hessian, HessianAt, hessian};
 pub use report::{Evaluated, MinimizeStep, Progress, Report, Stop};
 pub use run::Minimization;
 
-use crate::evaluation_cache::CachedEvaluation;
-use crate::transformation::{GradientTransformation, OptState};
+use crate::internal::engine::CachedEvaluation;
+use crate::{GradientTransformation, OptState};
 use crate::tree::TreeMut;
 
 /// Minimization of a function: steps that evaluate it themselves, for every [`GradientTransformation`].

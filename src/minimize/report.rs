@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use crate::engine::Outcome;
-use crate::error::Error;
+use crate::Outcome;
+use crate::Error;
 use crate::tree::Tree;
 
 /// The result of a minimized function: its value and its gradient, or a `Result` of the two.

@@ -7,12 +7,12 @@ use core::ops::ControlFlow;
 use super::memory::Memory;
 use super::report::{Evaluated, Progress, Report, Stop};
 use crate::arguments::CheckRange;
-use crate::engine::GradientSink;
-use crate::error::{Error, Result};
-use crate::extra::deliver;
+use crate::internal::engine::GradientSink;
+use crate::{Error, Result};
+use crate::internal::engine::deliver;
 use crate::projection::Operand;
 use crate::range::AT_LEAST_0;
-use crate::transformation::{GradientTransformation, OptState};
+use crate::{GradientTransformation, OptState};
 use crate::tree::{TreeMut, tree_add_scaled, tree_norm};
 
 /// A configured [`minimize`](crate::Minimize::minimize): tolerances, limits, a callback; [`run`](Self::run) starts it.

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use crate::element::{Element, with_dtype};
-use crate::engine::{Bounds, clamp};
-use crate::error::{Error, Result};
+use crate::Element;
+use crate::internal::numeric::with_dtype;
+use crate::internal::engine::Bounds;
+use crate::schedule::clamp;
+use crate::{Error, Result};
 use crate::projection::Operand;
 use crate::state::Moments;
-use crate::tree::constraint::{index, shown};
-use crate::tree::row_major::{leaves, leaves_mut};
-use crate::tree::{LeafSpec, Structure, Tree, TreeMut, length};
+use crate::internal::state::{index, shown};
+use crate::internal::state::{leaves, leaves_mut};
+use crate::tree::{LeafSpec, Structure, Tree, TreeMut};
+use crate::internal::state::length;
 
 /// Each element's bounds, as numbers of its dtype, in row-major order.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 use super::operand::{Operand, TreeValues};
 use super::set::{ElementSet, Set, projection};
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 use crate::tree::TreeMut;
 
 /// Clamps each element to two bounds: the projection onto a box.

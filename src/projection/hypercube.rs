@@ -1,6 +1,6 @@
 use super::operand::{Operand, TreeValues};
 use super::set::{ElementSet, projection};
-use crate::error::Result;
+use crate::Result;
 use crate::tree::TreeMut;
 
 /// Clamps each element to `[0, scale]`: the projection onto a hypercube.

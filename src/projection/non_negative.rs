@@ -1,5 +1,5 @@
 use super::set::{ElementSet, projection};
-use crate::error::Result;
+use crate::Result;
 use crate::tree::TreeMut;
 
 /// Replaces negative elements by zero: the projection onto the non-negative orthant.

@@ -2,12 +2,14 @@ use core::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::arguments::CheckRange;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 use crate::range::Range;
-use crate::recipe::{self, ConfigError, Entries, FromRecipe, Node, OneOrMore, Recipe, ToRecipe};
+use crate::recipe::{self, ConfigError, FromRecipe, Node, Recipe, ToRecipe};
+use crate::internal::recipe::{Entries, OneOrMore};
 use crate::schedule::{Hyperparam, Schedule};
-use crate::tree::row_major::leaves;
-use crate::tree::{Cursor, Difference, LeafSpec, Slices, Structure, Tree, dense_strides};
+use crate::internal::state::leaves;
+use crate::internal::state::{Cursor, dense_strides};
+use crate::tree::{Difference, LeafSpec, Slices, Structure, Tree};
 
 /// An argument of a set: a number for all elements, or a tree with a number for each.
 ///
@@ -102,7 +104,7 @@ macro_rules! schedules {
         }
     )*};
 }
-crate::schedule::each_kind!(schedules);
+crate::internal::recipe::each_kind!(schedules);
 
 impl From<TreeValues> for Operand {
     fn from(tree: TreeValues) -> Operand {
@@ -278,7 +280,7 @@ impl FromRecipe for Leaf {
             return Ok(Leaf { shape: Vec::new(), data: vec![node.read()?] });
         }
         let fields = node.fields(&["dtype", "shape", "data"])?;
-        fields.or::<Option<crate::element::DType>>("dtype", None)?;
+        fields.or::<Option<crate::DType>>("dtype", None)?;
         Ok(Leaf { shape: fields.required("shape")?, data: fields.required::<OneOrMore<f64>>("data")?.0 })
     }
 }

@@ -4,9 +4,10 @@ use std::hash::DefaultHasher;
 use super::operand::{Operand, TreeValues, Values};
 use super::vector::{TreeVector, Vector};
 use crate::arguments::{Argument, Visit};
+use crate::GradientTransformation;
 use crate::part::prelude::*;
 use crate::recipe::Fixed;
-use crate::tree::row_major::{ROW_MAJOR_CHUNK, leaves_mut, rewrite};
+use crate::internal::state::{ROW_MAJOR_CHUNK, leaves_mut, rewrite};
 use crate::tree::{LeafSpec, Structure, TreeMut};
 
 /// A set to project onto.
@@ -15,7 +16,7 @@ use crate::tree::{LeafSpec, Structure, TreeMut};
 /// [`WholeTreeTransformation`](crate::part::WholeTreeTransformation).
 pub trait Projection: Set {
     /// The transformation that [`project`](crate::transform::project) returns.
-    type Stage: Stage<Needs = crate::needs::Nothing> + Clone + 'static;
+    type Stage: GradientTransformation<Needs = crate::needs::Nothing> + Clone + 'static;
 
     /// Projects a tree onto the set. Schedules are evaluated at count 0.
     ///

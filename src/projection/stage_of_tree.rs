@@ -2,6 +2,7 @@ use super::operand::{TreeValues, Values};
 use super::set::{TreeSet, check_sum, injected, own, vector_values};
 use super::vector::{SumVector, Vector};
 use crate::arguments::{Arguments, Visit, recipe_of};
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 
@@ -45,9 +46,9 @@ fn tree<S: TreeSet>(set: &S) -> Option<&TreeValues> {
     set.along().and_then(|(_, operand)| operand.tree())
 }
 
-impl<S: TreeSet> crate::engine::Part for ProjectTree<S> {
+impl<S: TreeSet> crate::part::Part for ProjectTree<S> {
     const NAME: &'static str = S::NAME;
-    type Form = crate::engine::Whole;
+    type Form = crate::part::Whole;
 
     fn validate(&self) -> Result<()> {
         self.projection.check()
@@ -67,7 +68,7 @@ impl<S: TreeSet> crate::engine::Part for ProjectTree<S> {
     }
 }
 
-impl<S: TreeSet> crate::engine::WholeTreeTransformation for ProjectTree<S> {
+impl<S: TreeSet> crate::part::WholeTreeTransformation for ProjectTree<S> {
     const SCOPE: Scope = Scope::TREE.reads_params();
     type State = ProjectTreeState;
 

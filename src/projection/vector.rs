@@ -2,9 +2,10 @@
 //! the parameters after a coming step.
 
 use super::operand::Values;
-use crate::element::Real;
-use crate::engine::{LeafVisitor, WholeLeaf, WholeTree, sum_tile};
-use crate::tree::row_major::{ROW_MAJOR_CHUNK, read, rewrite};
+use crate::Real;
+use crate::part::{LeafVisitor, WholeLeaf, WholeTree};
+use crate::internal::engine::sum_tile;
+use crate::internal::state::{ROW_MAJOR_CHUNK, read, rewrite};
 use crate::tree::{LeafMut, LeafRef};
 
 /// A vector, and beside it a second vector of the set, such as a normal, or an empty one.

@@ -1,7 +1,7 @@
 use super::operand::Operand;
 use super::set::{TreeSet, check_direction, projection};
 use super::vector::Vector;
-use crate::error::Result;
+use crate::Result;
 use crate::tree::TreeMut;
 
 /// Projects a tree, as one vector, onto the line of multiples of another.

@@ -32,7 +32,6 @@
 mod adaptive;
 mod curvature;
 mod elementwise;
-mod leaf_types;
 mod loss;
 mod matrix;
 mod moment;
@@ -47,7 +46,7 @@ mod watching;
 pub use adaptive::*;
 pub use curvature::*;
 pub use elementwise::*;
-pub use leaf_types::LeafTypes;
+pub use gradchain_core::wrappers::LeafTypes;
 pub use loss::*;
 pub use matrix::*;
 pub use noise::*;

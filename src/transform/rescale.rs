@@ -1,8 +1,9 @@
 //! Multiplication of each leaf by a factor computed from sums over its elements: one barrier, no arrays of state.
 
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 use crate::state::StateWalk;
-use crate::tree::{SMALL, is_safe, length};
+use crate::internal::state::{SMALL, is_safe, length};
 
 /// A two-pass part that multiplies each leaf by a factor computed from sums of squares.
 // Stands for `TwoPasses` in compiler messages: this is the trait to implement.
@@ -115,60 +116,73 @@ squares!(Updates: [true, false], [0 "norm" = u], |u, _p|);
 squares!(Params: [false, true], [0 "param_norm" = p], |_u, p|);
 squares!(UpdatesAndParams: [true, true], [0 "update_norm" = u, 1 "param_norm" = p], |u, p|);
 
-#[diagnostic::do_not_recommend]
-impl<P: Rescale> TwoPasses for P {
-    const PASSES: Passes = Passes::TWO.reads_params([P::Of::READS[1], false]).reads_updates(P::Of::READS[0]);
-    type Memory = RescaleState;
-    type Run = P::Hyperparams;
-    type Slots<C: Real> = [C; 0];
-    type Sums<W: Real> = <P::Of as SquaresOf>::Sums<W>;
-    /// The scales before squaring, and the factor.
-    type Scalars<C: Real> = (<P::Of as SquaresOf>::Sums<C>, C);
+/// Implements [`TwoPasses`] for a part that implements [`Rescale`].
+macro_rules! rescales {
+    ($P:ty) => {
+        const _: () = {
+            use $crate::part::prelude::*;
+            use $crate::transform::rescale::{Rescale, RescaleState, SquaresOf, factor_in, of_leaf};
 
-    fn start(&self, at: &InitContext<'_>) -> Result<RescaleState> {
-        Ok(RescaleState::new(at.active(), P::Of::NORMS, P::BY_LEAF))
-    }
+            type P = $P;
+            type Of = <P as Rescale>::Of;
 
-    fn begin(&self, memory: &mut RescaleState, at: &StepContext<'_>) -> P::Hyperparams {
-        let hyperparams = self.hyperparams(memory.count.get(), at.value());
-        memory.count.increment();
-        memory.scales.clear();
-        hyperparams
-    }
+            impl TwoPasses for P {
+                const PASSES: Passes = Passes::TWO.reads_params([Of::READS[1], false]).reads_updates(Of::READS[0]);
+                type Memory = RescaleState;
+                type Run = <P as Rescale>::Hyperparams;
+                type Slots<C: Real> = [C; 0];
+                type Sums<W: Real> = <Of as SquaresOf>::Sums<W>;
+                /// The scales before squaring, and the factor.
+                type Scalars<C: Real> = (<Of as SquaresOf>::Sums<C>, C);
 
-    #[inline]
-    fn scalars<C: Real>(&self, memory: &RescaleState, _: &P::Hyperparams, leaf: usize) -> Self::Scalars<C> {
-        (P::Of::each(|i| C::of(memory.scale(i, leaf))), factor_in(memory.factors[leaf]))
-    }
+                fn start(&self, at: &InitContext<'_>) -> Result<RescaleState> {
+                    Ok(RescaleState::new(at.active(), Of::NORMS, P::BY_LEAF))
+                }
 
-    #[inline(always)]
-    fn accumulate<C: Real>((scales, _): Self::Scalars<C>, _: &mut [C; 0], u: C, p: C) -> (C, Self::Sums<C::Wide>) {
-        (u, P::Of::squares(scales, u, p))
-    }
+                fn begin(&self, memory: &mut RescaleState, at: &StepContext<'_>) -> <P as Rescale>::Hyperparams {
+                    let hyperparams = self.hyperparams(memory.count.get(), at.value());
+                    memory.count.increment();
+                    memory.scales.clear();
+                    hyperparams
+                }
 
-    fn repeat_reductions(&self, memory: &mut RescaleState, sums: Sums<'_>, repeat_reductions: &mut dyn FnMut(usize)) {
-        memory.rescale(sums, P::BY_LEAF, repeat_reductions);
-    }
+                #[inline]
+                fn scalars<C: Real>(&self, memory: &RescaleState, _: &<P as Rescale>::Hyperparams, leaf: usize) -> Self::Scalars<C> {
+                    (Of::each(|i| C::of(memory.scale(i, leaf))), factor_in(memory.factors[leaf]))
+                }
 
-    fn decide(&self, memory: &mut RescaleState, hyperparams: &mut P::Hyperparams, sums: Sums<'_>) {
-        if P::BY_LEAF {
-            for (leaf, factor) in memory.factors.iter_mut().enumerate() {
-                let squares = |i| of_leaf(&memory.scales, i, leaf, sums);
-                *factor = P::factor(*hyperparams, P::Of::all(squares), sums.leaf_len(leaf));
+                #[inline(always)]
+                fn accumulate<C: Real>((scales, _): Self::Scalars<C>, _: &mut [C; 0], u: C, p: C) -> (C, Self::Sums<C::Wide>) {
+                    (u, Of::squares(scales, u, p))
+                }
+
+                fn repeat_reductions(&self, memory: &mut RescaleState, sums: Sums<'_>, repeat_reductions: &mut dyn FnMut(usize)) {
+                    memory.rescale(sums, P::BY_LEAF, repeat_reductions);
+                }
+
+                fn decide(&self, memory: &mut RescaleState, hyperparams: &mut <P as Rescale>::Hyperparams, sums: Sums<'_>) {
+                    if P::BY_LEAF {
+                        for (leaf, factor) in memory.factors.iter_mut().enumerate() {
+                            let squares = |i| of_leaf(&memory.scales, i, leaf, sums);
+                            *factor = P::factor(*hyperparams, Of::all(squares), sums.leaf_len(leaf));
+                        }
+                    } else {
+                        let len = (0..memory.factors.len()).map(|leaf| sums.leaf_len(leaf)).sum();
+                        let factor = P::factor(*hyperparams, Of::all(|i| memory.total(i, sums)), len);
+                        memory.factors.fill(factor);
+                    }
+                    memory.found(sums);
+                }
+
+                #[inline(always)]
+                fn emit<C: Real>((_, factor): Self::Scalars<C>, _: &mut [C; 0], u: C, _: C) -> C {
+                    u * factor
+                }
             }
-        } else {
-            let len = (0..memory.factors.len()).map(|leaf| sums.leaf_len(leaf)).sum();
-            let factor = P::factor(*hyperparams, P::Of::all(|i| memory.total(i, sums)), len);
-            memory.factors.fill(factor);
-        }
-        memory.found(sums);
-    }
-
-    #[inline(always)]
-    fn emit<C: Real>((_, factor): Self::Scalars<C>, _: &mut [C; 0], u: C, _: C) -> C {
-        u * factor
-    }
+        };
+    };
 }
+pub(super) use rescales;
 
 /// The state of transformations that multiply each leaf by a factor:
 /// [`clip_by_global_norm`](crate::clip_by_global_norm), [`clip_by_block_rms`](crate::transform::clip_by_block_rms),
@@ -183,10 +197,10 @@ pub struct RescaleState {
     pub count: Count,
     /// Recomputed in each step, so not saved; kept to avoid allocation.
     pub(super) factors: Vec<f64>,
-    norms: Vec<Norms>,
+    pub(super) norms: Vec<Norms>,
     /// Each sum's scale by leaf; empty if all are 1.
-    scales: Vec<[f64; 2]>,
-    by_leaf: bool,
+    pub(super) scales: Vec<[f64; 2]>,
+    pub(super) by_leaf: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -205,12 +219,12 @@ impl RescaleState {
         RescaleState { count: Count::default(), factors: vec![1.0; active.len()], norms, scales: Vec::new(), by_leaf }
     }
 
-    fn scale(&self, i: usize, leaf: usize) -> f64 {
+    pub(super) fn scale(&self, i: usize, leaf: usize) -> f64 {
         self.scales.get(leaf).map_or(1.0, |scales| scales[i])
     }
 
     /// Rescales leaves whose sum, or a common factor's total, is outside the range of `f64`.
-    fn rescale(&mut self, sums: Sums<'_>, by_leaf: bool, repeat_reductions: &mut dyn FnMut(usize)) {
+    pub(super) fn rescale(&mut self, sums: Sums<'_>, by_leaf: bool, repeat_reductions: &mut dyn FnMut(usize)) {
         let RescaleState { norms, scales, factors, .. } = self;
         for (i, Norms { of_leaf, .. }) in norms.iter().enumerate() {
             let leaves =
@@ -227,7 +241,7 @@ impl RescaleState {
     }
 
     /// Returns the sum over all leaves; if one was scaled, scales the others alike.
-    fn total(&self, i: usize, sums: Sums<'_>) -> Squares {
+    pub(super) fn total(&self, i: usize, sums: Sums<'_>) -> Squares {
         let Some(scale) = self.scales.iter().map(|scales| scales[i]).find(|scale| *scale != 1.0) else {
             return Squares { sum: sums.total(i), scale: 1.0 };
         };
@@ -238,7 +252,7 @@ impl RescaleState {
         Squares { sum: (0..self.factors.len()).map(of_leaf).sum(), scale }
     }
 
-    fn found(&mut self, sums: Sums<'_>) {
+    pub(super) fn found(&mut self, sums: Sums<'_>) {
         for i in 0..self.norms.len() {
             let of_all = if self.by_leaf { None } else { Some(self.total(i, sums).norm()) };
             let RescaleState { norms, scales, .. } = self;
@@ -282,7 +296,7 @@ impl RescaleState {
     }
 }
 
-fn of_leaf(scales: &[[f64; 2]], i: usize, leaf: usize, sums: Sums<'_>) -> Squares {
+pub(super) fn of_leaf(scales: &[[f64; 2]], i: usize, leaf: usize, sums: Sums<'_>) -> Squares {
     Squares { sum: sums.leaf(i, leaf), scale: scales.get(leaf).map_or(1.0, |scales| scales[i]) }
 }
 

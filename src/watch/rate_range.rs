@@ -1,6 +1,6 @@
 #[cfg(feature = "plot")]
 use crate::plot::Chart;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 use crate::range::{DECAY, POSITIVE};
 use crate::schedule::{Schedule, exponential_decay};
 

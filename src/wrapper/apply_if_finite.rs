@@ -1,4 +1,4 @@
-use super::multi_steps::not_finite;
+use crate::GradientTransformation;
 use crate::part::prelude::*;
 
 /// Runs a transformation only if all gradients are finite; otherwise the update is zero.
@@ -52,7 +52,7 @@ use crate::part::prelude::*;
 /// Optax, [`apply_if_finite`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs: neither the
 /// inner transformation nor later members run in a step whose gradients are discarded; Optax runs them on these or on
 /// zeros.
-pub fn apply_if_finite<T: Stage>(inner: T, max_consecutive_errors: u32) -> ApplyIfFinite<T> {
+pub fn apply_if_finite<T: GradientTransformation>(inner: T, max_consecutive_errors: u32) -> ApplyIfFinite<T> {
     ApplyIfFinite::with(inner, max_consecutive_errors)
 }
 
@@ -93,13 +93,14 @@ impl ApplyIfFiniteMemory {
     }
 }
 
-impl<T: Stage> Wrapper for ApplyIfFinite<T> {
+impl<T: GradientTransformation> Wrapper for ApplyIfFinite<T> {
     type Memory = ApplyIfFiniteMemory;
     const RUNS: Runs = Runs::DECIDED.reduces_gradients(true).holds_back(true);
 
     #[inline(always)]
     fn gradient_term<C: Real>(u: C) -> C::Wide {
-        <C::Wide as Real>::of(not_finite(u))
+        let is_finite = u.abs() < C::infinity();
+        <C::Wide as Real>::of(if is_finite { 0.0 } else { 1.0 })
     }
 
     fn decide(&self, memory: &mut ApplyIfFiniteMemory, _: &StepContext<'_>, not_finite: f64) -> Decision {

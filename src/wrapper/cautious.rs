@@ -1,3 +1,4 @@
+use crate::GradientTransformation;
 use crate::part::prelude::*;
 
 /// Zeroes the elements of an optimizer's updates that disagree with the gradient, and enlarges the others.
@@ -55,7 +56,7 @@ use crate::part::prelude::*;
 /// code](https://arxiv.org/abs/2411.16085), 2024, equation 5 and algorithm 2. Optax has none. Differs: an element with
 /// a zero gradient is zeroed, as in the authors' code, even if the product is rounded. That code divides by the share
 /// of elements that are left, but at least 0.001, instead of by `(k + xi) / n`.
-pub fn cautious<T: Stage>(inner: T) -> Cautious<T> {
+pub fn cautious<T: GradientTransformation>(inner: T) -> Cautious<T> {
     Cautious::with(inner)
 }
 
@@ -84,7 +85,7 @@ memory! {
 /// The state of a [`cautious`], with the inner state.
 pub type CautiousState<S> = WrapperState<CautiousMemory, S>;
 
-impl<T: Stage> Cautious<T> {
+impl<T: GradientTransformation> Cautious<T> {
     fn check_direction(&self) -> Result<()> {
         let [expected, found] = match (self.against_gradient, self.inner.summary().sign()) {
             (true, Some(1.0)) => [
@@ -101,7 +102,7 @@ impl<T: Stage> Cautious<T> {
     }
 }
 
-impl<T: Stage> Wrapper for Cautious<T> {
+impl<T: GradientTransformation> Wrapper for Cautious<T> {
     const RUNS: Runs = Runs::ALWAYS;
     type Memory = CautiousMemory;
 
@@ -122,7 +123,7 @@ impl<T: Stage> Wrapper for Cautious<T> {
     }
 }
 
-impl<T: Stage> Reducing for Cautious<T> {
+impl<T: GradientTransformation> Reducing for Cautious<T> {
     const PASSES: ReducingPasses = ReducingPasses::TWO.combines().keeps_zeros();
     type Slots<C: Real> = [C; 0];
     type Accumulated<W: Real> = [W; 0];

@@ -1,3 +1,5 @@
+use crate::GradientTransformation;
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 use crate::state::StateWalk;
 
@@ -57,7 +59,7 @@ use crate::state::StateWalk;
 /// Cutkosky, Defazio and Mehta, [Mechanic: a learning rate tuner](https://arxiv.org/abs/2306.00144), 2023, algorithm 1.
 /// Optax, [`contrib.mechanize`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: none but `f64` sums.
 /// Both clip `h`, which the paper does not.
-pub fn mechanize<T: Stage>(base_optimizer: T) -> Mechanize<T> {
+pub fn mechanize<T: GradientTransformation>(base_optimizer: T) -> Mechanize<T> {
     Mechanize::with(base_optimizer)
 }
 
@@ -136,7 +138,7 @@ impl Tuner {
     }
 }
 
-impl<T: Stage> Mechanize<T> {
+impl<T: GradientTransformation> Mechanize<T> {
     fn check_number(&self) -> Result<()> {
         match self.num_betas {
             1..=64 => Ok(()),
@@ -145,7 +147,7 @@ impl<T: Stage> Mechanize<T> {
     }
 }
 
-impl<T: Stage> Wrapper for Mechanize<T> {
+impl<T: GradientTransformation> Wrapper for Mechanize<T> {
     const RUNS: Runs = Runs::ALWAYS;
     type Memory = MechanizeMemory;
 
@@ -170,7 +172,7 @@ impl<T: Stage> Wrapper for Mechanize<T> {
     }
 }
 
-impl<T: Stage> Reducing for Mechanize<T> {
+impl<T: GradientTransformation> Reducing for Mechanize<T> {
     const SLOTS: &'static [Slot] = &[Slot::exact("x0").starts_as_params()];
     const PASSES: ReducingPasses = ReducingPasses::TWO
         .reads_params([true; 2])

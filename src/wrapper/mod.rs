@@ -7,11 +7,7 @@ mod cautious;
 mod conditionally;
 mod freeze;
 mod graft;
-mod lookahead;
-mod masked;
-mod master;
 mod mechanize;
-mod multi_steps;
 mod params_average;
 mod params_ema;
 mod params_swa;
@@ -19,7 +15,7 @@ mod quantized;
 mod schedule_free;
 mod skip_on_spike;
 
-pub use gradchain_core::wrappers::*;
+pub use gradchain_core::wrappers::{AdversarialGradient, AdversarialGradientState, Allow, Boxed, BoxedState, DynNamed, DynTransformation, DynamicLossScale, DynamicLossScaleState, EveryK, Flatten, FlattenState, Freezable, FreezableMemory, FreezableState, Hyperparams, InjectHyperparams, InjectHyperparamsMemory, InjectHyperparamsState, IntoGroup, Lookahead, LookaheadMemory, LookaheadState, LossScale, Masked, MaskedState, Master, MasterState, MultiSteps, MultiStepsMemory, MultiStepsState, Named, NamedChain, NamedState, NoSkip, OpaqueSam, Partition, PartitionState, Sam, SamState, Sharded, ShardedState, SkipAbsent, SkipAbsentMemory, SkipAbsentState, SkipLargeUpdates, SkipNotFinite, SkipUpdate, allow, boxed, chain, dynamic_loss_scale, flatten, freezable, inject_hyperparams, injected_hyperparams, lookahead, masked, master, multi_steps, named_chain, narrow, partition, sam, sharded, skip_absent, skip_large_updates, skip_not_finite};
 
 pub use crate::part::WholeTreeTransformation;
 pub use apply_if_finite::{ApplyIfFinite, ApplyIfFiniteMemory, ApplyIfFiniteState, apply_if_finite};
@@ -31,14 +27,7 @@ pub use conditionally::{
 };
 pub use freeze::{freeze, selective_transform};
 pub use graft::{Graft, GraftState, graft};
-pub use lookahead::{Lookahead, LookaheadMemory, LookaheadState, lookahead};
-pub use masked::{Masked, MaskedState, masked};
-pub use master::{Master, MasterState, master};
 pub use mechanize::{Mechanize, MechanizeMemory, MechanizeState, mechanize};
-pub use multi_steps::{
-    EveryK, MultiSteps, MultiStepsMemory, MultiStepsState, NoSkip, SkipLargeUpdates, SkipNotFinite, SkipUpdate,
-    multi_steps, skip_large_updates, skip_not_finite,
-};
 pub use params_average::{ParamsAverageMemory, ParamsAverageState};
 pub use params_ema::{ParamsEma, params_ema};
 pub use params_swa::{ParamsSwa, params_swa};

@@ -1,6 +1,7 @@
 //! The common part of [`params_ema`](super::params_ema()) and [`params_swa`](super::params_swa()): an optimizer and an
 //! average of its parameters.
 
+use crate::GradientTransformation;
 use crate::part::prelude::*;
 use crate::state::EvaluateAs;
 
@@ -69,42 +70,6 @@ impl ParamsAverageMemory {
     }
 }
 
-#[diagnostic::do_not_recommend]
-impl<P: Averages> Wrapper for P {
-    type Memory = ParamsAverageMemory;
-    const RUNS: Runs = Runs::DECIDED.inner_only();
-
-    fn start(&self, memory: &mut ParamsAverageMemory, _: &InitContext<'_>) -> Result<()> {
-        memory.starts_as_params = self.starts_as_params();
-        memory.mass.set(if self.starts_as_params() { 1.0 } else { 0.0 });
-        Ok(())
-    }
-
-    fn decide(&self, memory: &mut ParamsAverageMemory, _: &StepContext<'_>, _: f64) -> Decision {
-        memory.taken = memory.share.get();
-        if memory.taken != 0.0 { Decision::Run } else { Decision::InnerOnly }
-    }
-
-    fn finish(
-        &self,
-        memory: &mut ParamsAverageMemory,
-        _: Decision,
-        inside: Option<Outcome>,
-        _: &mut <P::Inner as Stage>::State,
-    ) {
-        if inside.is_some() {
-            memory.share.set(0.0);
-        }
-        if inside.is_some_and(Outcome::emitted) {
-            memory.steps.increment();
-            if let Some(share) = self.share(memory.steps, memory.averaged, &mut memory.mass) {
-                memory.averaged.increment();
-                memory.share.set(share);
-            }
-        }
-    }
-}
-
 /// Moves the average to the parameters: `average ← (1 − share)·average + share·parameter`.
 #[derive(Clone, Copy, Debug)]
 pub struct Accumulate<C> {
@@ -114,28 +79,69 @@ pub struct Accumulate<C> {
     is_mostly_average: bool,
 }
 
-/// Runs after the inner transformation: state before it would make the engine store the updates earlier than at the
-/// last inner barrier.
-impl<P: Averages> Arithmetic for P {
-    const SLOTS: &'static [Slot] = &[Slot::exact("average")];
-    const ELEMENTS: Elements = Elements::NONE.after(false).reads_params();
-    type Slots<C: Real> = [C; 1];
-    type Scalars<C: Real> = Accumulate<C>;
+/// Implements [`Wrapper`] and [`Arithmetic`] for a wrapper that implements [`Averages`].
+macro_rules! averages {
+    ($P:ident) => {
+        impl<T: GradientTransformation> Wrapper for $P<T> {
+            type Memory = ParamsAverageMemory;
+            const RUNS: Runs = Runs::DECIDED.inner_only();
 
-    fn slot(&self, slot: Slot) -> Slot {
-        if self.starts_as_params() { slot.starts_as_params() } else { slot }
-    }
+            fn start(&self, memory: &mut ParamsAverageMemory, _: &InitContext<'_>) -> Result<()> {
+                memory.starts_as_params = self.starts_as_params();
+                memory.mass.set(if self.starts_as_params() { 1.0 } else { 0.0 });
+                Ok(())
+            }
 
-    fn scalars<C: Real>(&self, memory: &ParamsAverageMemory, _: usize) -> Accumulate<C> {
-        let share = memory.taken;
-        Accumulate { share: C::of(share), complement: C::of(1.0 - share), is_mostly_average: share < 0.5 }
-    }
+            fn decide(&self, memory: &mut ParamsAverageMemory, _: &StepContext<'_>, _: f64) -> Decision {
+                memory.taken = memory.share.get();
+                if memory.taken != 0.0 { Decision::Run } else { Decision::InnerOnly }
+            }
 
-    /// Computed from the nearer end: a share of 1 gives exactly the parameter, and equal values stay equal.
-    #[inline(always)]
-    fn after<C: Real>(k: Accumulate<C>, [average]: &mut [C; 1], u: C, p: C) -> C {
-        let gap = p - *average;
-        *average = if k.is_mostly_average { *average + k.share * gap } else { p - k.complement * gap };
-        u
-    }
+            fn finish(
+                &self,
+                memory: &mut ParamsAverageMemory,
+                _: Decision,
+                inside: Option<Outcome>,
+                _: &mut T::State,
+            ) {
+                if inside.is_some() {
+                    memory.share.set(0.0);
+                }
+                if inside.is_some_and(Outcome::emitted) {
+                    memory.steps.increment();
+                    if let Some(share) = self.share(memory.steps, memory.averaged, &mut memory.mass) {
+                        memory.averaged.increment();
+                        memory.share.set(share);
+                    }
+                }
+            }
+        }
+
+        /// Runs after the inner transformation: state before it would make the engine store the updates earlier than at the
+        /// last inner barrier.
+        impl<T: GradientTransformation> Arithmetic for $P<T> {
+            const SLOTS: &'static [Slot] = &[Slot::exact("average")];
+            const ELEMENTS: Elements = Elements::NONE.after(false).reads_params();
+            type Slots<C: Real> = [C; 1];
+            type Scalars<C: Real> = Accumulate<C>;
+
+            fn slot(&self, slot: Slot) -> Slot {
+                if self.starts_as_params() { slot.starts_as_params() } else { slot }
+            }
+
+            fn scalars<C: Real>(&self, memory: &ParamsAverageMemory, _: usize) -> Accumulate<C> {
+                let share = memory.taken;
+                Accumulate { share: C::of(share), complement: C::of(1.0 - share), is_mostly_average: share < 0.5 }
+            }
+
+            /// Computed from the nearer end: a share of 1 gives exactly the parameter, and equal values stay equal.
+            #[inline(always)]
+            fn after<C: Real>(k: Accumulate<C>, [average]: &mut [C; 1], u: C, p: C) -> C {
+                let gap = p - *average;
+                *average = if k.is_mostly_average { *average + k.share * gap } else { p - k.complement * gap };
+                u
+            }
+        }
+    };
 }
+pub(super) use averages;

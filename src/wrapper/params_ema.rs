@@ -1,4 +1,5 @@
-use super::params_average::Averages;
+use super::params_average::{Accumulate, Averages, averages};
+use crate::GradientTransformation;
 use crate::part::prelude::*;
 
 /// Keeps an exponential moving average of the parameters that an optimizer trains, for evaluation.
@@ -76,7 +77,7 @@ use crate::part::prelude::*;
 /// with the parameters of `init`, as timm's and TensorFlow's do; PyTorch's starts with those after the first update, as
 /// a `decay` of `table([0.0, decay])` does. Buffers that are not leaves are not averaged. Optax has
 /// `incremental_update` alone, as does this crate for loops by hand.
-pub fn params_ema<T: Stage>(inner: T, decay: impl IntoHyperparam) -> ParamsEma<T> {
+pub fn params_ema<T: GradientTransformation>(inner: T, decay: impl IntoHyperparam) -> ParamsEma<T> {
     ParamsEma::with(inner, decay.into())
 }
 
@@ -98,7 +99,7 @@ wrapper! {
     shows "{}": decay;
 }
 
-impl<T: Stage> Averages for ParamsEma<T> {
+impl<T: GradientTransformation> Averages for ParamsEma<T> {
     fn starts_as_params(&self) -> bool {
         !self.debias
     }
@@ -121,3 +122,5 @@ impl<T: Stage> Averages for ParamsEma<T> {
         Some(if gain == 0.0 { 0.0 } else { gain / mass.get() })
     }
 }
+
+averages!(ParamsEma);

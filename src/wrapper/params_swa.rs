@@ -1,4 +1,5 @@
-use super::params_average::Averages;
+use super::params_average::{Accumulate, Averages, averages};
+use crate::GradientTransformation;
 use crate::part::prelude::*;
 
 /// Stochastic weight averaging (SWA): keeps the mean of the parameters that an optimizer passes through.
@@ -58,7 +59,7 @@ use crate::part::prelude::*;
 /// [`AveragedModel`](https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema). Optax has none.
 /// Differs: only parameters are averaged. Batch normalization statistics must be recomputed with the average, as
 /// PyTorch's `update_bn` does.
-pub fn params_swa<T: Stage>(inner: T) -> ParamsSwa<T> {
+pub fn params_swa<T: GradientTransformation>(inner: T) -> ParamsSwa<T> {
     ParamsSwa::with(inner)
 }
 
@@ -76,7 +77,7 @@ wrapper! {
     }
 }
 
-impl<T: Stage> Averages for ParamsSwa<T> {
+impl<T: GradientTransformation> Averages for ParamsSwa<T> {
     fn starts_as_params(&self) -> bool {
         false
     }
@@ -90,3 +91,5 @@ impl<T: Stage> Averages for ParamsSwa<T> {
         Some(1.0 / mass.get())
     }
 }
+
+averages!(ParamsSwa);

@@ -1,4 +1,5 @@
-use crate::engine::Quantization;
+use crate::part::Quantization;
+use crate::GradientTransformation;
 use crate::part::prelude::*;
 use crate::select::Mask;
 use crate::state::{StateWalk, StateWalkMut};
@@ -88,7 +89,7 @@ use crate::state::{StateWalk, StateWalkMut};
 /// become zero. Differs: computed codes, stochastic rounding, for any transformation. Optax has none. PyTorch has
 /// `torchao`'s `AdamW8bit`, which exempts leaves below 4096 elements too, as bitsandbytes does; users of the latter
 /// name embeddings by hand.
-pub fn quantized<T: Stage>(inner: T) -> Quantized<T> {
+pub fn quantized<T: GradientTransformation>(inner: T) -> Quantized<T> {
     Quantized::with(inner)
 }
 
@@ -119,7 +120,7 @@ impl State for ExemptLeaves {
     fn walk_mut<'a>(&'a mut self, _: &mut StateWalkMut<'a, '_>) {}
 }
 
-impl<T: Stage> Wrapper for Quantized<T> {
+impl<T: GradientTransformation> Wrapper for Quantized<T> {
     type Memory = ExemptLeaves;
     const RUNS: Runs = Runs::ALWAYS;
 

@@ -1,6 +1,8 @@
 use crate::arguments::{Argument, Arguments, Visit};
-use crate::element::{Element, Rounding, convert, with_dtype};
-use crate::engine::recipe_of_arguments;
+use crate::Element;
+use crate::internal::numeric::{Rounding, convert, with_dtype};
+use crate::GradientTransformation;
+use crate::internal::engine::{LeafSlice, OneElementWithMemory, RuleWithMemory};
 use crate::part::prelude::*;
 use crate::range::{FINITE, NOT_NEGATIVE, POSITIVE_FRACTION};
 use crate::state::{EvaluateAs, StateWalk, StateWalkMut};
@@ -69,7 +71,7 @@ use crate::transform::LeafTypes;
 /// for the weights. Optax, [`contrib.schedule_free`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs:
 /// scalars are `f64`, and `z` of a 16-bit leaf is `f32` unless `state_dtype` is set. Both evaluate a schedule for the
 /// weights one step ahead of the base optimizer.
-pub fn schedule_free<T: Stage>(base_optimizer: T, learning_rate: impl IntoHyperparam) -> ScheduleFree<T> {
+pub fn schedule_free<T: GradientTransformation>(base_optimizer: T, learning_rate: impl IntoHyperparam) -> ScheduleFree<T> {
     let interpolate = Interpolate {
         learning_rate: learning_rate.into(),
         b1: 0.9.into(),
@@ -115,7 +117,7 @@ impl<T> ScheduleFree<T> {
     }
 }
 
-impl<T: Stage> Arguments for ScheduleFree<T> {
+impl<T: GradientTransformation> Arguments for ScheduleFree<T> {
     const NAME: &'static str = "schedule_free";
 
     fn arguments(&mut self, visit: &mut Visit<'_>) {
@@ -128,18 +130,24 @@ impl<T: Stage> Arguments for ScheduleFree<T> {
     }
 }
 
-impl<T: Stage> Part for ScheduleFree<T> {
+impl<T: GradientTransformation> Part for ScheduleFree<T> {
     const NAME: &'static str = "schedule_free";
     type Form = Named;
 
-    recipe_of_arguments!();
+    fn own_arguments(&mut self, visit: &mut crate::arguments::Visit<'_>) {
+        crate::arguments::Arguments::arguments(self, visit);
+    }
+
+    fn recipe(&self) -> crate::recipe::Recipe {
+        crate::part::own_recipe(self)
+    }
 
     fn describe(&self) -> String {
         format!("schedule_free({})", self.chain.0.describe())
     }
 }
 
-impl<T: Stage> Optimizer for ScheduleFree<T> {
+impl<T: GradientTransformation> Optimizer for ScheduleFree<T> {
     type Chain = (T, Interpolate);
 
     fn chain(&self) -> &(T, Interpolate) {

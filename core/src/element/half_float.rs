@@ -78,7 +78,7 @@ fn nearest(bits: u32) -> u32 {
     bits.wrapping_add(0x7fff + ((bits >> 16) & 1))
 }
 
-pub(crate) trait HalfFloat: Element<Compute = f32> {
+pub trait HalfFloat: Element<Compute = f32> {
     /// Rounds to nearest, in `f32`.
     #[inline(always)]
     fn rounded(value: f32) -> f32 {

@@ -6,7 +6,7 @@ use crate::state::Moments;
 /// The bounds of each element, in the memory order and compute type of the state's arrays. Each bound is representable
 /// in the leaf's dtype.
 #[derive(Clone, Debug)]
-pub(crate) struct Bounds {
+pub struct Bounds {
     pub(crate) lower: Moments,
     pub(crate) upper: Moments,
 }
@@ -19,7 +19,7 @@ impl Bounds {
 }
 
 /// Returns true if a move from `x` in `direction` leaves the bounds.
-pub(crate) fn is_blocked<C: Real>(x: C, direction: C, [lower, upper]: [C; 2]) -> bool {
+pub fn is_blocked<C: Real>(x: C, direction: C, [lower, upper]: [C; 2]) -> bool {
     (direction < C::zero() && x <= lower) || (direction > C::zero() && x >= upper)
 }
 

@@ -262,7 +262,7 @@ pub(crate) fn state_bytes<S: Stages>(
     bytes
 }
 
-pub(crate) fn read<'a, S: Stages>(chain: &S, states: &'a S::States, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+pub fn read<'a, S: Stages>(chain: &S, states: &'a S::States, walk: &mut StateWalk<'a, '_>) -> Result<()> {
     let mut done = Ok(());
     chain.views(states, None, &mut |i, member| {
         done = walk.member(i, &mut |walk| member.read(walk));

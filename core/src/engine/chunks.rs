@@ -17,7 +17,7 @@ const TASK: usize = 4 * CHUNK;
 
 /// The parallelism threshold, in elements.
 #[cfg(feature = "rayon")]
-pub(crate) const PARALLEL_THRESHOLD: usize = 4 * TASK;
+pub const PARALLEL_THRESHOLD: usize = 4 * TASK;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Chunk {

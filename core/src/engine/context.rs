@@ -158,7 +158,7 @@ impl<'a> InitContext<'a> {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) enum ParamSource<'a> {
+pub enum ParamSource<'a> {
     Leaves(&'a [TableLeaf]),
     /// Arrays for the active leaves.
     Arrays(&'a Moments),

@@ -31,7 +31,7 @@ pub(crate) trait Remote<T: Stage>: RemoteTree {
 }
 
 /// Buffers kept between steps.
-pub(crate) struct Work {
+pub struct Work {
     chunks: Chunks,
     pub(crate) params: Table,
     pub(crate) grads: Table,

@@ -9,7 +9,7 @@ use crate::element::{DType, Element, Real, with_dtype};
 use crate::error::{Error, Result};
 use crate::tree::{Cursor, LeafParts, LeafSpec, Structure, Tree, Walk, is_dense};
 
-pub(crate) struct Examples<'a> {
+pub struct Examples<'a> {
     leaves: Vec<LeafParts>,
     len: usize,
     borrow: PhantomData<&'a ()>,

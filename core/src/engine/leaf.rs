@@ -55,7 +55,7 @@ impl TableLeaf {
 }
 
 /// The leaves of one tree. Steps reuse the allocation, not the pointers.
-pub(crate) type Table = Vec<TableLeaf>;
+pub type Table = Vec<TableLeaf>;
 
 /// Returns a leaf's flag; false if `leaves` is empty.
 pub(crate) fn is_among(leaves: &[bool], leaf: usize) -> bool {

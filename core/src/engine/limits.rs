@@ -3,4 +3,4 @@ pub(crate) const MAX_SLOTS: usize = 8;
 /// The maximum number of barriers of a fused chain.
 pub(crate) const MAX_BARRIERS: usize = 3;
 
-pub(crate) const BLOCK: usize = 32;
+pub const BLOCK: usize = 32;

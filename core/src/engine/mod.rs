@@ -55,42 +55,44 @@ mod walk;
 mod whole;
 
 pub use absent::{Absent, Skips};
-pub(crate) use bounds::{Bounds, clamp, is_blocked};
+pub use bounds::{Bounds, is_blocked};
+pub(crate) use bounds::{clamp};
 pub(crate) use chain::chain_methods;
 pub use chain::{ChainRun, Stages};
 pub(crate) use chunks::CHUNK;
-pub(crate) use context::ParamSource;
+pub use context::ParamSource;
 pub use context::{InitContext, StepContext};
-pub(crate) use drive::{Remote, Work};
+pub use drive::{Work};
+pub(crate) use drive::{Remote};
 pub use emission::{Emission, HoldsBack, Outcome};
 pub(crate) use erased::{Foreign, Running, Viewed};
 pub use erased::{InStep, OnMember, OnView, View};
-pub(crate) use examples::Examples;
+pub use examples::Examples;
 pub use form::{
     Arithmetic, Around, AroundWithArithmetic, AroundWithReductions, Clock, Decision, Elements, Holds, LeafStatistics,
     Named, NoArithmetic, OneElement, Optimizer, OutsideMask, Part, PartState, Passes, Reducing, ReducingPasses, Rule,
     Runs, Scope, SlotArray, Steps, TwoPass, TwoPasses, Whole, WholeTreeTransformation, WithArithmetic,
     WithLeafStatistics, WithReductions, Wrapper, WrapperState, differs, own_recipe,
 };
-pub(crate) use form::{
-    ChainState, Exactly, InnerRuns, LeafSlice, Observer, Observes, OfChain, OneElementWithMemory, RuleWithMemory,
-    recipe_of_arguments,
-};
+pub use form::{InnerRuns, LeafSlice, Observer, Observes, OneElementWithMemory, RuleWithMemory};
+pub(crate) use form::{ChainState, Exactly, OfChain, recipe_of_arguments};
 pub(crate) use fused::{SlotJob, at_point, slot_tile};
 pub use inner::Inner;
 pub(crate) use leaf::{read_leaf, write_leaf};
 pub use lint::Warning;
 pub(crate) use lint::refuse_mistakes;
 pub(crate) use messages::Layout;
-pub(crate) use nested::{Arrays, Nested};
-pub(crate) use objective::{Evaluate, EvaluateLoss, GradientSink, Objective, Trial};
+pub use nested::{Nested};
+pub(crate) use nested::{Arrays};
+pub use objective::{Evaluate, GradientSink, Trial};
+pub(crate) use objective::{EvaluateLoss, Objective};
 pub(crate) use pass::{Pass, run_own_loops};
 pub use pass_structure::{PassRange, PassStructure, StageOffset};
 pub use plan::{PassPlan, Plan};
 pub use reductions::Sums;
-pub(crate) use reductions::dot;
+pub use reductions::dot;
 pub use remote::{Line, RemoteLeaf, RemoteTree};
-pub(crate) use sink::{Sink, add_rounded};
+pub use sink::{Sink, add_rounded};
 pub use slot::{Access, Quantization, Slot};
 pub(crate) use slot_access::append;
 pub use slot_access::{SlotAccess, SlotAccesses};
@@ -98,7 +100,7 @@ pub use slots::SlotList;
 pub use stage::Stage;
 pub use stage_chunk::{StageChunk, Then};
 pub use summary::{Effect, Summary, WarningKind};
-pub(crate) use sums::{squares, sum_tile};
+pub use sums::{squares, sum_tile};
 pub(crate) use tile::TILE;
 pub use tile::{Tile, TileScratch};
 pub(crate) use tile_driver::{fused, on_tile};
@@ -111,6 +113,6 @@ pub(crate) use whole::NOT_REMOTE;
 pub use whole::{LeafObserver, LeafVisitor, WholeLeaf, WholeTree};
 
 pub(crate) use crate::element::Contribution;
-pub(crate) use crate::numeric::simd::{Job, current_simd_level, dispatch};
+pub use crate::numeric::simd::{Job, current_simd_level, dispatch};
 pub use crate::numeric::simd::{SimdLevel, detected_simd_level, force_simd_level};
 use crate::numeric::{convert, prefetch, simd};

@@ -14,7 +14,7 @@ use crate::tree::Structure;
 
 /// Buffers to run an inner transformation at a barrier, on the parameters' leaves or another structure's. They are not
 /// saved. Gradients, parameters and updates are [`Moments`] of the structure.
-pub(crate) struct Nested {
+pub struct Nested {
     structure: Structure,
     active: Vec<bool>,
     work: Work,

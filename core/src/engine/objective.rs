@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::state::Moments;
 use crate::tree::{Structure, Tree, TreeMut};
 
-pub(crate) trait Evaluate {
+pub trait Evaluate {
     /// Returns the loss at `point`, and writes the gradient to `gradient`. Leaves without an array in `point` keep
     /// their parameters; those without one in `gradient` are not written.
     fn evaluate(
@@ -26,7 +26,7 @@ pub(crate) trait Evaluate {
     }
 }
 
-pub(crate) struct GradientSink<'a> {
+pub struct GradientSink<'a> {
     structure: &'a Structure,
     table: &'a mut Table,
     path: &'a mut String,
@@ -50,7 +50,7 @@ impl GradientSink<'_> {
 }
 
 /// A function of the parameters and the copy that it is called with.
-pub(crate) struct Trial<P, F> {
+pub struct Trial<P, F> {
     point: Option<P>,
     f: F,
     table: Table,

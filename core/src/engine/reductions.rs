@@ -69,7 +69,7 @@ impl<'a> Sums<'a> {
 const PRODUCT_BLOCK: usize = 512;
 
 /// Returns the inner product of two arrays in memory order. Products are added in `f64`, in row-major order.
-pub(crate) fn dot<C: Real>(leaf: &LeafSpec, a: &[C], b: &[C]) -> f64 {
+pub fn dot<C: Real>(leaf: &LeafSpec, a: &[C], b: &[C]) -> f64 {
     let mut products = [0.0; PRODUCT_BLOCK];
     let (mut sum, mut filled) = (0.0, 0);
     let order = dense_strides(leaf.shape());

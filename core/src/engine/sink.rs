@@ -14,7 +14,7 @@ use crate::state::Moments;
 use crate::tree::{Cursor, LeafSpec, add_update};
 
 #[derive(Clone, Copy)]
-pub(crate) enum Sink<'a> {
+pub enum Sink<'a> {
     Params,
     /// Stores the updates, rounded to the parameters' dtypes.
     Updates(&'a [Buffer]),
@@ -42,7 +42,7 @@ impl<C: Real> Body<C> for Identity {
 
 /// Adds an update, first rounded to the parameter's dtype as if stored.
 #[inline(always)]
-pub(crate) fn add_rounded<C: Real, P: Element>(p: P, u: C) -> P {
+pub fn add_rounded<C: Real, P: Element>(p: P, u: C) -> P {
     convert(add_update(convert::<P, C>(p), convert::<P, C>(convert::<C, P>(u))))
 }
 

@@ -2,7 +2,8 @@
 
 use super::simd::SimdType;
 use crate::element::{Contribution, Real};
-pub(crate) use crate::numeric::sums::{LANES, squares, sum_tile};
+pub use crate::numeric::sums::{squares, sum_tile};
+pub(crate) use crate::numeric::sums::{LANES};
 use crate::numeric::sums::{add_counts, add_lanes};
 
 /// The maximum number of reductions of a fused chain.

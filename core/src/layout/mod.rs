@@ -7,8 +7,6 @@ mod weights;
 
 pub use buffer::BufferSpec;
 pub use spec::{Difference, LeafSpec};
-pub(crate) use strided::{
-    Cursor, Extent, Run, Shape, Strided, Strides, axes, axes_by_stride, dense_strides, elements, is_dense,
-    matching_strides, sort_axes,
-};
+pub use strided::{Cursor, Strides, axes_by_stride, dense_strides, elements, is_dense, matching_strides, sort_axes};
+pub(crate) use strided::{Extent, Run, Shape, Strided, axes};
 pub use weights::Layout;

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 const INLINE: usize = 6;
 pub(crate) type Shape = SmallVec<[usize; INLINE]>;
 /// The strides of an array, in elements.
-pub(crate) type Strides = SmallVec<[isize; INLINE]>;
+pub type Strides = SmallVec<[isize; INLINE]>;
 
 /// Collects axes. `SmallVec`'s constructor copies even one or two numbers by a call.
 #[inline(always)]
@@ -23,12 +23,12 @@ pub(crate) fn axes<T: Copy + Default>(from: &[T]) -> SmallVec<[T; INLINE]> {
 /// Returns a shape's number of elements; `None` on overflow.
 ///
 /// An axis of length 0 makes it 0, whatever the others.
-pub(crate) fn elements(shape: &[usize]) -> Option<usize> {
+pub fn elements(shape: &[usize]) -> Option<usize> {
     if shape.contains(&0) { Some(0) } else { shape.iter().try_fold(1_usize, |len, axis| len.checked_mul(*axis)) }
 }
 
 /// Returns row-major strides without gaps; arbitrary for an empty array.
-pub(crate) fn dense_strides(shape: &[usize]) -> Strides {
+pub fn dense_strides(shape: &[usize]) -> Strides {
     let mut inline = [0; INLINE];
     if shape.len() <= INLINE {
         into_dense(shape, &mut inline);
@@ -49,7 +49,7 @@ fn into_dense(shape: &[usize], strides: &mut [isize]) {
 }
 
 /// Returns whether strides address the elements as `dense`: axes of length 0 or 1 do not matter.
-pub(crate) fn is_dense(shape: &[usize], strides: &[isize], dense: &[isize]) -> bool {
+pub fn is_dense(shape: &[usize], strides: &[isize], dense: &[isize]) -> bool {
     shape.contains(&0) || shape.iter().zip(strides).zip(dense).all(|((&len, s), d)| len <= 1 || s == d)
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn is_dense(shape: &[usize], strides: &[isize], dense: &[isize]) -> b
 ///
 /// The state of a Fortran-ordered parameter is thus walked in step with it. Row-major if the array has gaps, overlaps
 /// or backward axes.
-pub(crate) fn matching_strides(shape: &[usize], strides: &[isize]) -> Strides {
+pub fn matching_strides(shape: &[usize], strides: &[isize]) -> Strides {
     let mut axes: Shape = (0..shape.len()).collect();
     // Stable: axes of length one, of arbitrary stride, do not move the others.
     sort_axes(&mut axes, &|a| if shape[a] <= 1 { isize::MAX } else { strides[a] });
@@ -71,13 +71,13 @@ pub(crate) fn matching_strides(shape: &[usize], strides: &[isize]) -> Strides {
 }
 
 /// Returns the axes longer than one, by decreasing stride.
-pub(crate) fn axes_by_stride(shape: &[usize], strides: &[isize]) -> Shape {
+pub fn axes_by_stride(shape: &[usize], strides: &[isize]) -> Shape {
     let mut axes: Shape = (0..shape.len()).filter(|&a| shape[a] != 1).collect();
     sort_axes(&mut axes, &|a| strides[a]);
     axes
 }
 
-pub(crate) fn sort_axes(axes: &mut [usize], stride: &dyn Fn(usize) -> isize) {
+pub fn sort_axes(axes: &mut [usize], stride: &dyn Fn(usize) -> isize) {
     axes.sort_by_key(|a| core::cmp::Reverse(stride(*a)));
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct Strided {
 }
 
 /// Iterates over a strided array in a dense one's order, by runs along one axis.
-pub(crate) struct Cursor {
+pub struct Cursor {
     /// Lengths, strides and current place, slowest axis first.
     shape: Shape,
     strides: Strides,

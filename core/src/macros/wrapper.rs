@@ -244,6 +244,8 @@ macro_rules! wrapper {
 /// returns an [`EvaluateAs`](crate::state::EvaluateAs). `shown as part;` makes it visible to walks over
 /// [parts](crate::state::StateWalk). `clock field;` is the count of schedules, if that is not `count`; `reads name;`
 /// names the method with further [readings](crate::state::StateWalk::reading).
+#[doc(hidden)]
+#[macro_export]
 macro_rules! memory {
     (
         $(#[$meta:meta])*

@@ -14,19 +14,19 @@ const ROWS: usize = 256;
 /// Columns of a block: only products with few rows are split across them.
 const COLS: usize = 1024;
 
-pub(crate) fn matrix<C>(data: &[C], rows: usize, cols: usize) -> ArrayView2<'_, C> {
+pub fn matrix<C>(data: &[C], rows: usize, cols: usize) -> ArrayView2<'_, C> {
     ArrayView2::from_shape((rows, cols), data).expect("as many elements as the shape says")
 }
 
 /// Computes `out ← a·b`, in row-major order.
-pub(crate) fn matmul<C: Real>(a: ArrayView2<'_, C>, b: ArrayView2<'_, C>, out: &mut [C]) {
+pub fn matmul<C: Real>(a: ArrayView2<'_, C>, b: ArrayView2<'_, C>, out: &mut [C]) {
     product(a, b, false, out);
 }
 
 /// As [`matmul`], for symmetric products such as `x·xᵀ` or the square of a symmetric matrix.
 ///
 /// Computes blocks on one side of the diagonal, and mirrors them.
-pub(crate) fn symmetric_matmul<C: Real>(a: ArrayView2<'_, C>, b: ArrayView2<'_, C>, out: &mut [C]) {
+pub fn symmetric_matmul<C: Real>(a: ArrayView2<'_, C>, b: ArrayView2<'_, C>, out: &mut [C]) {
     let n = a.nrows();
     product(a, b, true, out);
     for i in 1..n {

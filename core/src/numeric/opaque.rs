@@ -13,7 +13,7 @@ pub(crate) fn hidden(i: usize) -> usize {
 ///
 /// A masked store is about ten times slower on AMD with AVX2.
 #[derive(Clone, Copy)]
-pub(crate) struct Always<C>(C);
+pub struct Always<C>(C);
 
 impl<C: Real> Always<C> {
     #[inline(always)]

@@ -33,7 +33,7 @@ pub(crate) fn prefetch_beside<T>(block: &[T], address: usize) {
 
 /// As [`prefetch_after`], in a loop that only reads.
 #[inline(always)]
-pub(crate) fn prefetch_to_read<T>(block: &[T]) {
+pub fn prefetch_to_read<T>(block: &[T]) {
     for line in (0..size_of_val(block)).step_by(LINE) {
         prefetch::<true>(block.as_ptr().wrapping_byte_add(READ_DISTANCE + line).cast());
     }

@@ -47,7 +47,7 @@ pub fn force_simd_level(simd: Option<SimdLevel>) {
     FORCED_LEVEL.store(simd.map_or(0, |simd| simd as u8 + 1), Ordering::Relaxed);
 }
 
-pub(crate) fn current_simd_level() -> SimdLevel {
+pub fn current_simd_level() -> SimdLevel {
     let detected = detected_simd_level();
     match FORCED_LEVEL.load(Ordering::Relaxed) {
         1 => SimdLevel::Baseline,
@@ -58,7 +58,7 @@ pub(crate) fn current_simd_level() -> SimdLevel {
 
 /// A loop to run. A struct with a method: a closure that is not strictly `FnOnce` is called through a shim that may not
 /// be inlined, and its loop compiled for the baseline.
-pub(crate) trait Job {
+pub trait Job {
     type Output;
     /// False on recorded numbers: the job never runs and needs no loop.
     const IS_RUN: bool = true;
@@ -75,7 +75,7 @@ pub(crate) trait Job {
 }
 
 /// A SIMD level, as a type.
-pub(crate) trait SimdType {
+pub trait SimdType {
     const SIMD: SimdLevel;
 }
 
@@ -99,7 +99,7 @@ impl SimdType for Avx512 {
 }
 
 #[inline]
-pub(crate) fn dispatch<J: Job>(simd: SimdLevel, job: J) -> J::Output {
+pub fn dispatch<J: Job>(simd: SimdLevel, job: J) -> J::Output {
     match simd {
         // SAFETY: `current_simd_level` returns this value only if the CPU has these features.
         #[cfg(target_arch = "x86_64")]

@@ -4,7 +4,7 @@
 ///
 /// Householder reflections to tridiagonal form, then bisection by Sturm counts: Golub and Van Loan, Matrix
 /// computations, sections 8.3.1 and 8.4.1.
-pub(crate) fn spectral_norm(a: &mut [f64], n: usize, work: &mut Vec<f64>) -> f64 {
+pub fn spectral_norm(a: &mut [f64], n: usize, work: &mut Vec<f64>) -> f64 {
     work.clear();
     work.resize(4 * n, 0.0);
     let (diagonal, rest) = work.split_at_mut(n);

@@ -8,25 +8,25 @@ use std::sync::{Mutex, PoisonError};
 use super::simd::{Job, SimdLevel, current_simd_level, dispatch};
 
 /// Parallelism threshold: least elements of one array that threads share.
-pub(crate) const PARALLEL_THRESHOLD: usize = 1 << 18;
+pub const PARALLEL_THRESHOLD: usize = 1 << 18;
 
 /// Returns whether several threads share this work: at least `threshold` elements.
-pub(crate) fn is_parallel(elements: usize, threshold: usize) -> bool {
+pub fn is_parallel(elements: usize, threshold: usize) -> bool {
     elements >= threshold && threads() > 1
 }
 
-pub(crate) trait Split: Job<Output = ()> + Send + Sized {
+pub trait Split: Job<Output = ()> + Send + Sized {
     /// Returns halves, or itself if too small, independently of the number of threads.
     fn split(self) -> Result<[Self; 2], Self>;
 }
 
 /// Returns where to split `len` rows, in groups of `per`; `None` for one group.
-pub(crate) fn half(len: usize, per: usize) -> Option<usize> {
+pub fn half(len: usize, per: usize) -> Option<usize> {
     (len > per).then(|| (len / 2).next_multiple_of(per))
 }
 
 /// Runs a job on `elements` elements, on rayon's threads if available.
-pub(crate) fn run_parallel<J: Split>(elements: usize, job: J) {
+pub fn run_parallel<J: Split>(elements: usize, job: J) {
     let simd = current_simd_level();
     if !is_parallel(elements, PARALLEL_THRESHOLD) {
         return run_sequential(simd, job);
@@ -51,7 +51,7 @@ fn collect_parts<J: Split>(job: J, parts: &mut Vec<Option<J>>) {
 }
 
 /// Calls `one` with each part, as [`parallel_for`].
-pub(crate) fn parallel_for_each<P: Send>(parts: &mut [P], one: &(dyn Fn(&mut P) + Sync)) {
+pub fn parallel_for_each<P: Send>(parts: &mut [P], one: &(dyn Fn(&mut P) + Sync)) {
     let parts: Vec<_> = parts.iter_mut().map(Mutex::new).collect();
     // Each mutex belongs to one task: no thread waits.
     parallel_for(0..parts.len(), false, &|part| one(&mut parts[part].lock().unwrap_or_else(PoisonError::into_inner)));

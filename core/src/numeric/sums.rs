@@ -56,7 +56,7 @@ add_by_registers! {
 
 /// Returns the sum of `f` over a tile, in an order independent of the SIMD level.
 #[inline(always)]
-pub(crate) fn sum_tile<C: Real>(x: &[C], f: impl Fn(C) -> f64) -> f64 {
+pub fn sum_tile<C: Real>(x: &[C], f: impl Fn(C) -> f64) -> f64 {
     let mut lanes = [0.0_f64; LANES];
     let mut chunks = x.chunks_exact(LANES);
     for chunk in &mut chunks {
@@ -70,7 +70,7 @@ pub(crate) fn sum_tile<C: Real>(x: &[C], f: impl Fn(C) -> f64) -> f64 {
     lanes.iter().sum()
 }
 
-pub(crate) fn squares<C: Real>(x: &[C]) -> f64 {
+pub fn squares<C: Real>(x: &[C]) -> f64 {
     dispatch(current_simd_level(), Squares(x))
 }
 
@@ -87,7 +87,7 @@ impl<C: Real> Job for Squares<'_, C> {
 
 /// As [`sum_tile`], over two slices of one length.
 #[inline(always)]
-pub(crate) fn sum_pairs<C: Real>(x: &[C], y: &[C], f: impl Fn(C, C) -> f64) -> f64 {
+pub fn sum_pairs<C: Real>(x: &[C], y: &[C], f: impl Fn(C, C) -> f64) -> f64 {
     sum_triples(x, y, y, |x, y, _| f(x, y))
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 
 /// The maximum depth of lists and objects. Reading, comparing and building recurse; in builds without optimization, and
 /// at somewhat greater depths, they fit in a thread's stack of 2 MiB.
-pub(crate) const DEEPEST: usize = 256;
+pub const DEEPEST: usize = 256;
 
 pub(crate) fn too_deep(value: &Value) -> Option<String> {
     let mut level = vec![value];
@@ -21,7 +21,7 @@ pub(crate) fn too_deep(value: &Value) -> Option<String> {
     Some(refusal())
 }
 
-pub(crate) fn refusal() -> String {
+pub fn refusal() -> String {
     format!("it is nested more than {DEEPEST} levels deep")
 }
 
@@ -35,7 +35,7 @@ fn inside(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
 
 /// Drops a value of any depth; the derived drop recurses.
 #[cfg(feature = "config")]
-pub(crate) fn take_apart(value: Value) {
+pub fn take_apart(value: Value) {
     let mut left = vec![value];
     while let Some(value) = left.pop() {
         match value {
@@ -47,7 +47,7 @@ pub(crate) fn take_apart(value: Value) {
 }
 
 /// Parses JSON; the target type limits the depth, see [`Bounded`].
-pub(crate) fn from_text<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
+pub fn from_text<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     let mut reader = serde_json::Deserializer::from_str(text);
     reader.disable_recursion_limit();
     let value = T::deserialize(&mut reader)?;
@@ -55,7 +55,7 @@ pub(crate) fn from_text<T: DeserializeOwned>(text: &str) -> serde_json::Result<T
 }
 
 /// A value of at most [`DEEPEST`] levels, without duplicate keys, which would be lost silently.
-pub(crate) struct Bounded(pub(crate) Value);
+pub struct Bounded(pub Value);
 
 impl<'de> Deserialize<'de> for Bounded {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Bounded, D::Error> {
@@ -63,7 +63,7 @@ impl<'de> Deserialize<'de> for Bounded {
     }
 }
 
-pub(crate) fn bounded<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
+pub fn bounded<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
     Each { left: DEEPEST }.deserialize(from)
 }
 
@@ -137,7 +137,7 @@ impl<'de> Visitor<'de> for Each {
 }
 
 /// Converts a number; NaN and infinities to strings.
-pub(crate) fn number(x: f64) -> Value {
+pub fn number(x: f64) -> Value {
     let special = || {
         Value::String(
             if x.is_nan() {

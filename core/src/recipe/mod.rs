@@ -14,7 +14,8 @@ mod values;
 
 pub use error::{ConfigError, Result};
 pub use read::{Builder, Fields, Fixed, FromRecipe, Node, Required, Setting, Show};
-pub(crate) use values::{Entries, OneOrMore, words};
+pub(crate) use values::words;
+pub use values::{Entries, OneOrMore};
 
 use crate::element::DType;
 

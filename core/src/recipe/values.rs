@@ -111,7 +111,7 @@ impl<A: FromRecipe, B: FromRecipe> FromRecipe for (A, B) {
     }
 }
 
-pub(crate) struct OneOrMore<T>(pub(crate) Vec<T>);
+pub struct OneOrMore<T>(pub Vec<T>);
 
 impl<T: FromRecipe> FromRecipe for OneOrMore<T> {
     fn from_recipe(node: &Node<'_>) -> Result<OneOrMore<T>> {
@@ -124,7 +124,7 @@ impl<T: FromRecipe> FromRecipe for OneOrMore<T> {
 }
 
 /// Values by name, in order.
-pub(crate) struct Entries<T>(pub(crate) Vec<(String, T)>);
+pub struct Entries<T>(pub Vec<(String, T)>);
 
 impl<T: FromRecipe> FromRecipe for Entries<T> {
     fn from_recipe(node: &Node<'_>) -> Result<Entries<T>> {
@@ -151,6 +151,8 @@ impl FromRecipe for DType {
 }
 
 /// Implements [`ToRecipe`](crate::recipe::ToRecipe) and [`FromRecipe`] for an enum, by its variants' identifiers.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! words {
     ($T:ty { $($variant:ident = $word:literal),* $(,)? }) => {
         impl $crate::recipe::ToRecipe for $T {

@@ -19,7 +19,7 @@ use crate::state::{ItemSpec, Owner, SHARES, Source, State, StateWalk, counts_by_
 use crate::transformation::OptState;
 use crate::tree::{BufferSpec, Difference, Structure, Tree};
 
-pub(crate) struct Saved<'a> {
+pub struct Saved<'a> {
     /// The name in messages.
     pub(crate) display_name: String,
     pub(crate) optimizer: &'a Value,
@@ -32,7 +32,7 @@ pub(crate) struct Saved<'a> {
 
 /// Saved buffers, and the model's.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct BufferSpecs<'a> {
+pub struct BufferSpecs<'a> {
     pub(crate) there: &'a [BufferSpec],
     pub(crate) here: &'a [BufferSpec],
     /// True if they are loaded, and so must agree.
@@ -161,14 +161,14 @@ impl Saved<'_> {
 /// # Errors
 ///
 /// If it is nested too deeply to be read again.
-pub(crate) fn as_data<T: Stage>(transformation: &T) -> Result<Value> {
+pub fn as_data<T: Stage>(transformation: &T) -> Result<Value> {
     let data = as_json(&transformation.recipe());
     too_deep(&data).map_or(Ok(()), |problem| Err(Error::state("the optimizer as data", problem)))?;
     Ok(data)
 }
 
 /// Returns whether a state is one rank's shard.
-pub(crate) fn is_shared<S: State>(state: &S) -> bool {
+pub fn is_shared<S: State>(state: &S) -> bool {
     let mut shared = false;
     state.walk(&mut StateWalk::of_facts(&mut |path, _, _| shared |= path.rsplit('.').next() == Some(SHARES)));
     shared
@@ -190,7 +190,7 @@ fn exists(allowed: &str, optimizers: &[&Value]) -> Result<()> {
 }
 
 /// Resolves the fate of leaves. Reports unexplained ones, and omits them from the state.
-pub(crate) fn moves(
+pub fn moves(
     migration: &Migration,
     there: Model<'_>,
     here: Model<'_>,

@@ -259,6 +259,8 @@ macro_rules! kinds {
     };
 }
 
+#[doc(hidden)]
+#[macro_export]
 macro_rules! each_kind {
     ($call:ident) => {
         $call!(

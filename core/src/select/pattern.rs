@@ -8,7 +8,7 @@ use crate::tree::Structure;
 
 /// A glob, validated and matched against a tree.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Pattern(Arc<str>);
+pub struct Pattern(Arc<str>);
 
 impl Pattern {
     pub(crate) fn new(glob: impl Into<Arc<str>>) -> Pattern {

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use crate::error::{Error, Result};
 use crate::tree::Structure;
-pub(crate) use crate::tree::holds;
+pub use crate::tree::holds;
 
 /// Returns each leaf's entry. Every entry has a leaf, no leaf has two, and if `complete` each has one.
-pub(crate) fn assign(
+pub fn assign(
     entries: &[&str],
     structure: &Structure,
     complete: bool,

@@ -11,14 +11,14 @@ use crate::tree::{LeafMut, LeafRef, Structure};
 /// The place of a value: the path of its field, and its leaf.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub(crate) struct ItemName {
+pub struct ItemName {
     pub(crate) field: String,
     pub(crate) of: Owner,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
-pub(crate) enum Owner {
+pub enum Owner {
     State,
     Leaf(String),
     /// A leaf, by index, of a tree other than the parameters.
@@ -39,7 +39,7 @@ impl fmt::Display for ItemName {
 /// An item that is no array.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
-pub(crate) enum Single {
+pub enum Single {
     Count(u64),
     Flag(bool),
     Scalar(#[cfg_attr(feature = "serde", serde(with = "super::exact"))] f64),
@@ -87,12 +87,12 @@ impl Single {
     }
 }
 
-pub(crate) enum Item<'a> {
+pub enum Item<'a> {
     Array(LeafRef<'a>),
     Single(Single),
 }
 
-pub(crate) enum ItemMut<'a> {
+pub enum ItemMut<'a> {
     Array(LeafMut<'a>),
     Count(&'a mut Count),
     Flag(&'a mut Flag),
@@ -124,7 +124,7 @@ impl ItemMut<'_> {
     }
 }
 
-pub(crate) fn items<'a, S: State>(state: &'a S, structure: &Structure) -> Vec<(ItemName, Item<'a>)> {
+pub fn items<'a, S: State>(state: &'a S, structure: &Structure) -> Vec<(ItemName, Item<'a>)> {
     let mut all = Vec::new();
     let mut show = |field: &str, entry: Entry<'a>, FieldRole { other_tree, .. }: FieldRole| {
         let mut add = |leaf: Option<usize>, item| all.push((name(structure, field, leaf, other_tree), item));
@@ -146,7 +146,7 @@ pub(crate) fn items<'a, S: State>(state: &'a S, structure: &Structure) -> Vec<(I
 }
 
 /// As [`items`], for writing.
-pub(crate) fn items_mut<'a, S: State>(state: &'a mut S, structure: &Structure) -> Vec<(ItemName, ItemMut<'a>)> {
+pub fn items_mut<'a, S: State>(state: &'a mut S, structure: &Structure) -> Vec<(ItemName, ItemMut<'a>)> {
     let mut all = Vec::new();
     let mut show = |field: &str, entry: EntryMut<'a>, FieldRole { other_tree, .. }: FieldRole| {
         let mut add = |leaf: Option<usize>, item| all.push((name(structure, field, leaf, other_tree), item));
@@ -168,7 +168,7 @@ pub(crate) fn items_mut<'a, S: State>(state: &'a mut S, structure: &Structure) -
 }
 
 /// Copies a value; `None` if kinds differ, which callers rule out.
-pub(crate) fn assign_item(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
+pub fn assign_item(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
     match (into, from) {
         // The arrays are sharded differently.
         (ItemMut::Array(into), Item::Array(from)) if into.part != from.part || into.shape() != from.shape() => {
@@ -186,7 +186,7 @@ pub(crate) fn assign_item(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
 }
 
 /// Replaces a trained state by a fresh one, but keeps user settings and the memory of resting leaves.
-pub(crate) fn restart<S: State>(old: &mut S, mut fresh: S, resting: &[bool]) {
+pub fn restart<S: State>(old: &mut S, mut fresh: S, resting: &[bool]) {
     let mut entries = Vec::new();
     let mut show = |_: &str, entry, _: FieldRole| entries.push(entry);
     old.walk(&mut StateWalk::of_fields(&mut show));

@@ -44,16 +44,18 @@ pub use data::StateData;
 pub use evaluate::{EvaluateAs, Evaluation};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::State;
-pub(crate) use items::{Item, ItemMut, ItemName, Owner, Single, assign_item, items, items_mut, restart};
+pub use items::{Item, ItemMut, ItemName, Owner, Single, assign_item, items, items_mut, restart};
 pub use kinds::{Count, Flag, PerLeaf, PerLeafKind, RandomKey, Scalar};
 pub(crate) use layout::Layout;
 pub(crate) use levels::Levels;
 pub use moments::Moments;
-pub(crate) use moves::{ItemSpec, Moves, Parts, Source, below, counts_by_leaf, no_part, sources};
+pub use moves::{ItemSpec, Moves, Source, below, no_part};
+pub(crate) use moves::{Parts, counts_by_leaf, sources};
 pub(crate) use readings::{ArgumentValues, Reader};
 pub use readings::{Reading, Readings};
 pub use schema::{Kind, Schema, SchemaEntry, SizeReport, same_bits};
-pub(crate) use verb::{INNER, Verb};
+pub use verb::{INNER};
+pub(crate) use verb::{Verb};
 pub use walk::{Entry, EntryMut, StateWalk, StateWalkMut};
 pub(crate) use walk::{FactKind, SHARES};
 
@@ -134,6 +136,8 @@ impl<S: State> State for Option<S> {
 /// [meaning](StateWalk::meaning); arrays in `scratch` are scratch buffers, whose memory layout is a
 /// fact. `reads name`
 /// names a method with further [readings](StateWalk::reading).
+#[doc(hidden)]
+#[macro_export]
 macro_rules! state_fields {
     (
         $S:ident $(<$G:ident: $B:path>)? { $($field:ident),* }

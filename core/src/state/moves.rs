@@ -11,7 +11,7 @@ use crate::tree::{PartOf, Structure};
 
 /// A value's description, without the elements.
 #[derive(Clone, Debug)]
-pub(crate) struct ItemSpec {
+pub struct ItemSpec {
     pub(crate) name: ItemName,
     pub(crate) kind: Kind,
     pub(crate) array: Option<(DType, Vec<usize>)>,
@@ -63,7 +63,7 @@ pub(crate) fn counts_by_leaf(items: &[ItemSpec]) -> bool {
     items.iter().any(|item| item.kind == Kind::Count && item.name.of != Owner::State && is_one(&item.name.field))
 }
 
-pub(crate) trait Moves {
+pub trait Moves {
     /// Returns a leaf's new path; `None` if it is dropped.
     fn to(&self, old: &str) -> Option<&str>;
 
@@ -124,7 +124,7 @@ impl Parts {
 }
 
 /// Returns the path below `part`, if `path` is it or below it.
-pub(crate) fn below<'a>(path: &'a str, part: &str) -> Option<&'a str> {
+pub fn below<'a>(path: &'a str, part: &str) -> Option<&'a str> {
     match path.strip_prefix(part)? {
         "" => Some(""),
         rest if part.is_empty() => Some(rest),
@@ -132,13 +132,13 @@ pub(crate) fn below<'a>(path: &'a str, part: &str) -> Option<&'a str> {
     }
 }
 
-pub(crate) fn no_part(verb: &str, part: &str) -> String {
+pub fn no_part(verb: &str, part: &str) -> String {
     format!("{verb}: the state has no part `{part}`")
 }
 
 /// The source of a new value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Source {
+pub enum Source {
     /// The value of `init`.
     Own,
     /// The old state's value with this index.

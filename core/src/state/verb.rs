@@ -42,4 +42,4 @@ impl fmt::Display for Verb {
 }
 
 /// The field of a wrapper's inner state.
-pub(crate) const INNER: &str = "inner";
+pub const INNER: &str = "inner";

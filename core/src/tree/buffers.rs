@@ -235,7 +235,7 @@ impl<B: Buffer + ?Sized> Buffer for &mut B {
     }
 }
 
-pub(crate) fn buffers_of<T: Tree + ?Sized>(tree: &T) -> Vec<(BufferSpec, &dyn Buffer)> {
+pub fn buffers_of<T: Tree + ?Sized>(tree: &T) -> Vec<(BufferSpec, &dyn Buffer)> {
     let mut found = Vec::new();
     let mut add = |path: &str, buffer| {
         let buffer: &dyn Buffer = buffer;

@@ -152,12 +152,12 @@ impl<'a> ConstrainedLeaf<'a> {
 }
 
 /// Returns a path for messages; empty for a bare array.
-pub(crate) fn shown(path: &str) -> &str {
+pub fn shown(path: &str) -> &str {
     if path.is_empty() { "(root)" } else { path }
 }
 
 /// Returns an element's index, such as `[1, 0]`; empty without axes.
-pub(crate) fn index(mut element: usize, shape: &[usize]) -> String {
+pub fn index(mut element: usize, shape: &[usize]) -> String {
     let mut places = vec![0; shape.len()];
     for (place, &len) in places.iter_mut().zip(shape).rev() {
         *place = element % len.max(1);

@@ -17,7 +17,7 @@ use crate::numeric::simd::current_simd_level;
 
 /// The common part of both kinds of leaf.
 #[derive(Clone, Debug)]
-pub(crate) struct LeafParts {
+pub struct LeafParts {
     /// The first element in logical order, with the number of elements.
     pub(crate) data: RawSlice,
     pub(crate) shape: Shape,
@@ -155,7 +155,7 @@ impl LeafParts {
 /// The whole array of a chunk, in memory order.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub(crate) struct PartOf {
+pub struct PartOf {
     pub(crate) begins: usize,
     /// Its shape.
     pub(crate) shape: Vec<usize>,

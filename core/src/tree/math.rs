@@ -16,9 +16,9 @@ pub(crate) use buffers::{bytes_of, mean_of_buffer, write_buffers};
 pub use combine::{
     incremental_update, periodic_update, tree_add_scaled, tree_assign, tree_fill, tree_map, tree_scale, tree_zeros_like,
 };
-pub(crate) use fingerprint::fingerprint;
+pub use fingerprint::fingerprint;
 pub use norm::{Norm, tree_norm, tree_sum};
-pub(crate) use norm::{SMALL, is_safe, length};
+pub use norm::{SMALL, is_safe, length};
 pub use per_example::{per_example_global_norm_clip, per_example_layer_norm_clip};
 pub(crate) use vdot::same_shapes;
 pub use vdot::tree_vdot;

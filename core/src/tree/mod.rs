@@ -43,33 +43,32 @@ mod tied;
 mod walk;
 
 pub use arrays::{ArrayData, ArrayElement};
-pub(crate) use buffers::buffers_of;
+pub use buffers::buffers_of;
 pub use buffers::{Buffer, BufferElement};
 pub use dynamic::{DynElement, DynTree};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::Tree;
 pub use leaf::{LeafMut, LeafRef};
-pub(crate) use leaf::{LeafParts, PartOf};
+pub use leaf::{LeafParts, PartOf};
 pub use math::{
     BufferPolicy, Norm, apply_updates, average_params, average_params_with, for_each_leaf, incremental_update,
     per_example_global_norm_clip, per_example_layer_norm_clip, periodic_update, tree_add_scaled, tree_assign,
     tree_fill, tree_map, tree_norm, tree_scale, tree_sum, tree_vdot, tree_zeros_like,
 };
-pub(crate) use math::{
-    SMALL, add_update, bytes_of, fingerprint, is_safe, length, mean_of_buffer, row_major, shares, weighted_mean,
-    write_buffers,
-};
+pub use math::{SMALL, fingerprint, is_safe, length};
+pub(crate) use math::{add_update, bytes_of, mean_of_buffer, row_major, shares, weighted_mean, write_buffers};
 pub use pages::huge_pages;
 pub use rows::{RowIndices, SparseRows};
 pub(crate) use sharing::refuse_shared;
 pub use slices::{Slices, SlicesMut};
 pub use structure::Structure;
-pub(crate) use structure::holds;
+pub use structure::holds;
 pub use tied::{Tied, TiedGradients};
 pub use walk::{Walk, WalkMut};
 
 pub use crate::layout::{BufferSpec, Difference, Layout, LeafSpec};
-pub(crate) use crate::layout::{Cursor, Run, Strided, Strides, dense_strides, is_dense};
+pub use crate::layout::{Cursor, Strides, dense_strides, is_dense};
+pub(crate) use crate::layout::{Run, Strided};
 
 /// A type with float leaves to read, in a fixed order, under stable paths; gradients, for example.
 ///

@@ -203,7 +203,7 @@ impl fmt::Display for Structure {
     }
 }
 
-pub(crate) fn holds(above: &str, leaf: &str) -> bool {
+pub fn holds(above: &str, leaf: &str) -> bool {
     above.is_empty() || leaf.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 

@@ -1,3 +1,4 @@
+use super::multi_steps::not_finite;
 use crate::needs::Level;
 use crate::part::prelude::*;
 use crate::state::StateWalk;
@@ -203,8 +204,7 @@ impl<T: Stage> Wrapper for DynamicLossScale<T> {
 
     #[inline(always)]
     fn gradient_term<C: Real>(u: C) -> C::Wide {
-        let is_finite = u.abs() < C::infinity();
-        <C::Wide as Real>::of(if is_finite { 0.0 } else { 1.0 })
+        <C::Wide as Real>::of(not_finite(u))
     }
 
     fn decide(&self, memory: &mut LossScale, at: &StepContext<'_>, not_finite: f64) -> Decision {

@@ -7,6 +7,11 @@ mod dynamic_loss_scale;
 mod flatten;
 mod freezable;
 mod inject_hyperparams;
+mod leaf_types;
+mod lookahead;
+mod masked;
+mod master;
+mod multi_steps;
 mod optional;
 mod partition;
 mod sam;
@@ -22,6 +27,14 @@ pub use freezable::{Freezable, FreezableMemory, FreezableState, freezable};
 pub use inject_hyperparams::{
     Hyperparams, InjectHyperparams, InjectHyperparamsMemory, InjectHyperparamsState, inject_hyperparams,
     injected_hyperparams,
+};
+pub use leaf_types::LeafTypes;
+pub use lookahead::{Lookahead, LookaheadMemory, LookaheadState, lookahead};
+pub use masked::{Masked, MaskedState, masked};
+pub use master::{Master, MasterState, master};
+pub use multi_steps::{
+    EveryK, MultiSteps, MultiStepsMemory, MultiStepsState, NoSkip, SkipLargeUpdates, SkipNotFinite, SkipUpdate,
+    multi_steps, skip_large_updates, skip_not_finite,
 };
 pub use partition::{IntoGroup, Partition, PartitionState, partition};
 pub use sam::{AdversarialGradient, AdversarialGradientState, OpaqueSam, Sam, SamState, sam};

@@ -6,9 +6,9 @@ use safetensors::tensor::Dtype;
 
 use super::origin::{Origin, Role};
 use crate::checkpoint::tensors::{Tensors, leaf_dtype};
-use crate::element::DType;
-use crate::error::Result;
-use crate::state::data::fits_in_memory;
+use crate::DType;
+use crate::Result;
+use crate::internal::state::fits_in_memory;
 use crate::tree::Structure;
 
 #[derive(Debug)]

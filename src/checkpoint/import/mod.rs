@@ -11,10 +11,10 @@ use self::fit::Request;
 pub use self::origin::Origin;
 use super::source::{Bytes, Source};
 use super::tensors::Tensors;
-use crate::engine::Stage;
-use crate::error::Result;
-use crate::migrate::Migration;
-use crate::transformation::OptState;
+use crate::GradientTransformation;
+use crate::Result;
+use crate::Migration;
+use crate::OptState;
 use crate::tree::{Tree, TreeMut};
 
 /// A file with the state of an optimizer of PyTorch or Optax, to continue from.
@@ -211,7 +211,7 @@ impl Import {
     ///
     /// Fails, with nothing changed, if anything differs, as [above](Import#errors). If the disk fails while parameters
     /// are read, they may be partly loaded.
-    pub fn load<T: Stage, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<OptState<T>> {
+    pub fn load<T: GradientTransformation, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<OptState<T>> {
         let fit = self.request(true).fit(transformation, params)?;
         let buffers = fit.buffers()?;
         buffers.fit(params)?;
@@ -227,7 +227,7 @@ impl Import {
     /// # Errors
     ///
     /// As [`load`](Import::load).
-    pub fn load_state<T: Stage, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<OptState<T>> {
+    pub fn load_state<T: GradientTransformation, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<OptState<T>> {
         self.request(false).fit(transformation, params)?.state(transformation, params)
     }
 }

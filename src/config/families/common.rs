@@ -7,8 +7,9 @@
 use core::any::Any;
 
 use crate::config::registry::Member;
-use crate::engine::Stage;
-use crate::needs::{Includes, ValueAndGradFn};
+use crate::GradientTransformation;
+use crate::needs::Includes;
+use crate::needs::ValueAndGradFn;
 use crate::optimizer::{Adam, Adamw, Lion, Sgd};
 use crate::transform::ClipByGlobalNorm;
 
@@ -21,9 +22,9 @@ pub(super) fn chain_of(members: Vec<Member>) -> Member {
 }
 
 /// Returns the chain of a norm clip and an optimizer of this type, if these are the members.
-fn clipped<T: Stage>(members: &[Member]) -> Option<Member>
+fn clipped<T: GradientTransformation>(members: &[Member]) -> Option<Member>
 where
-    ValueAndGradFn: Includes<<(ClipByGlobalNorm, T) as Stage>::Needs>,
+    ValueAndGradFn: Includes<<(ClipByGlobalNorm, T) as crate::internal::engine::Stage>::Needs>,
 {
     let [clip, optimizer] = members else { return None };
     let [clip, optimizer]: [&dyn Any; 2] = [&**clip, &**optimizer];
@@ -36,12 +37,12 @@ mod tests {
     use super::*;
     use crate::config::families::ALL;
     use crate::config::own_loops::{OwnLoops, with_own_loops};
-    use crate::engine::Transform;
+    use crate::GradientTransformation;
     use crate::recipe::{Node, Recipe};
     use crate::transform::Trace;
 
     /// Returns true if a config's chain of these members has this type.
-    fn is<T: Stage>(names: &[&str]) -> bool {
+    fn is<T: GradientTransformation>(names: &[&str]) -> bool {
         let member = |name: &&str| match *name {
             "clip_by_global_norm" => Recipe::call(name, [("max_norm", Recipe::Number(1.0))]),
             _ => Recipe::call(name, [("learning_rate", Recipe::Number(0.1))]),
@@ -77,7 +78,7 @@ mod tests {
         // It is indistinguishable from the inner transformation.
         let plain = crate::optimizer::adamw(0.1);
         let boxed = with_own_loops("adamw", &[]);
-        assert_eq!((boxed.recipe(), boxed.describe()), (Transform::recipe(&plain), Transform::describe(&plain)));
+        assert_eq!((boxed.recipe(), boxed.describe()), (GradientTransformation::recipe(&plain), GradientTransformation::describe(&plain)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::arguments::required;
 use crate::config::registry::{Registry, Unconfigured};
-use crate::recipe::OneOrMore;
+use crate::internal::recipe::OneOrMore;
 use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {

@@ -1,8 +1,9 @@
 //! Observers of the steps.
 
 use crate::config::registry::{Member, Registry};
-use crate::element::DType;
-use crate::recipe::{ConfigError, Entries, FromRecipe, Node, Recipe, Result, words};
+use crate::DType;
+use crate::recipe::{ConfigError, FromRecipe, Node, Recipe, Result};
+use crate::internal::recipe::{Entries, words};
 use crate::schedule::Hyperparam;
 use crate::select::Labels;
 use crate::transform::{

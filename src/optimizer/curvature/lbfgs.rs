@@ -1,4 +1,4 @@
-use crate::engine::Stage;
+use crate::GradientTransformation;
 use crate::recipe::Recipe;
 use crate::transform::*;
 
@@ -72,7 +72,7 @@ pub fn lbfgs() -> Lbfgs {
 optimizer! {
     /// See [`lbfgs`](lbfgs()).
     #[derive(PartialEq)]
-    Lbfgs<L: Stage = ScaleByZoomLinesearch> as "lbfgs" = (ScaleByLbfgs, ScaleByLearningRate, L) {
+    Lbfgs<L: GradientTransformation = ScaleByZoomLinesearch> as "lbfgs" = (ScaleByLbfgs, ScaleByLearningRate, L) {
         hyperparams:
             learning_rate [1.learning_rate]
                 "Sets the learning rate: the step size, or the initial one of the line search.";
@@ -85,7 +85,7 @@ optimizer! {
     }
 }
 
-impl<L: Stage> Lbfgs<L> {
+impl<L: GradientTransformation> Lbfgs<L> {
     /// Sets the line search, or any other stage that decides the length of a step.
     ///
     /// ```
@@ -100,7 +100,7 @@ impl<L: Stage> Lbfgs<L> {
     /// assert!(report.converged());
     /// # Ok::<(), gradchain::Error>(())
     /// ```
-    pub fn linesearch<S: Stage>(self, linesearch: S) -> Lbfgs<S> {
+    pub fn linesearch<S: GradientTransformation>(self, linesearch: S) -> Lbfgs<S> {
         let (direction, rate, _) = self.chain;
         Lbfgs { chain: (direction, rate, linesearch) }
     }

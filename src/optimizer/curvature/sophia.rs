@@ -1,3 +1,4 @@
+use crate::GradientTransformation;
 use crate::part::prelude::*;
 use crate::select::Mask;
 use crate::transform::*;
@@ -59,7 +60,7 @@ use crate::wrapper::{Masked, masked};
 /// pre-training](https://arxiv.org/abs/2305.14342), 2023, algorithm 3. Optax,
 /// [`contrib.sophia`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: as [`scale_by_sophia`]; the
 /// estimator of the diagonal is mandatory.
-pub fn sophia<H: Stage>(learning_rate: impl IntoHyperparam, hessian_diagonal_fn: H) -> Sophia<H> {
+pub fn sophia<H: GradientTransformation>(learning_rate: impl IntoHyperparam, hessian_diagonal_fn: H) -> Sophia<H> {
     Sophia {
         chain: (
             scale_by_sophia(hessian_diagonal_fn),
@@ -71,7 +72,7 @@ pub fn sophia<H: Stage>(learning_rate: impl IntoHyperparam, hessian_diagonal_fn:
 
 optimizer! {
     /// See [`sophia`](sophia()).
-    Sophia<H: Stage> as "sophia" = (ScaleBySophia<H>, Masked<AddDecayedWeights>, ScaleByLearningRate) {
+    Sophia<H: GradientTransformation> as "sophia" = (ScaleBySophia<H>, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the mean of the gradients, in `[0, 1)`.",
@@ -86,11 +87,11 @@ optimizer! {
             update_interval: u64 [0.update_interval] "Sets the number of steps from one estimate of the diagonal to \
                                                       the next; at least 1.";
         optional: clip_threshold |it| it.chain.0.clip_threshold.as_mut();
-        shown: hessian_diagonal_fn |it| Transform::recipe(&it.chain.0.inner);
+        shown: hessian_diagonal_fn |it| GradientTransformation::recipe(&it.chain.0.inner);
     }
 }
 
-impl<H: Stage> Sophia<H> {
+impl<H: GradientTransformation> Sophia<H> {
     /// Sets the largest update before the learning rate.
     pub fn clip_threshold(mut self, clip_threshold: impl IntoHyperparam) -> Self {
         self.chain.0 = self.chain.0.clip_threshold(clip_threshold);

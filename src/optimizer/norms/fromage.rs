@@ -74,12 +74,12 @@ impl FromageStep {
     }
 }
 
-impl crate::engine::Part for FromageStep {
+impl crate::part::Part for FromageStep {
     const NAME: &'static str = "fromage_step";
-    type Form = crate::engine::OneElement;
+    type Form = crate::part::OneElement;
 
-    fn effect(&self) -> crate::engine::Effect {
-        crate::engine::Effect::STEP.at_rate(&self.learning_rate)
+    fn effect(&self) -> crate::part::Effect {
+        crate::part::Effect::STEP.at_rate(&self.learning_rate)
     }
 
     fn validate(&self) -> Result<()> {

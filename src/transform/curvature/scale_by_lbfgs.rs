@@ -1,6 +1,7 @@
-use crate::engine::{Bounds, is_blocked, sum_tile};
+use crate::internal::engine::{Bounds, is_blocked, sum_tile};
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
-use crate::tree::{Cursor, dense_strides, is_safe, length};
+use crate::internal::state::{Cursor, dense_strides, is_safe, length};
 
 /// Multiplies the updates by the inverse Hessian estimate of L-BFGS.
 ///

@@ -1,3 +1,4 @@
+use crate::GradientTransformation;
 use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
@@ -55,7 +56,7 @@ use crate::transform::moment::Mean;
 /// [`contrib.sophia`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: the share of elements that are
 /// not clipped is in the state instead of being printed. Differs from the paper, as Optax: there the estimate is used
 /// in the step that makes it.
-pub fn scale_by_sophia<H: Stage>(hessian_diagonal_fn: H) -> ScaleBySophia<H> {
+pub fn scale_by_sophia<H: GradientTransformation>(hessian_diagonal_fn: H) -> ScaleBySophia<H> {
     ScaleBySophia::with(hessian_diagonal_fn)
 }
 
@@ -126,13 +127,13 @@ pub struct SophiaScalars<C> {
     clip: C,
 }
 
-impl<H: Stage> ScaleBySophia<H> {
+impl<H: GradientTransformation> ScaleBySophia<H> {
     fn is_due(&self, memory: &SophiaMemory) -> bool {
         memory.clock.count.is_multiple_of(self.update_interval)
     }
 }
 
-impl<H: Stage> Wrapper for ScaleBySophia<H> {
+impl<H: GradientTransformation> Wrapper for ScaleBySophia<H> {
     type Memory = SophiaMemory;
     const RUNS: Runs = Runs::DECIDED.estimates();
 
@@ -149,7 +150,7 @@ impl<H: Stage> Wrapper for ScaleBySophia<H> {
     }
 }
 
-impl<H: Stage> Reducing for ScaleBySophia<H> {
+impl<H: GradientTransformation> Reducing for ScaleBySophia<H> {
     const SLOTS: &'static [Slot] = &[Slot::signed("mu"), Slot::signed("nu")];
     const PASSES: ReducingPasses = ReducingPasses::ONE
         .combines()

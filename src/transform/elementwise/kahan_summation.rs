@@ -1,6 +1,8 @@
-use crate::element::{DType, Rounding};
+use crate::DType;
+use crate::internal::numeric::Rounding;
+use crate::internal::engine::{OneElementWithMemory, RuleWithMemory};
 use crate::part::prelude::*;
-use crate::transform::leaf_types::LeafTypes;
+use crate::transform::LeafTypes;
 
 /// Compensates for the rounding of parameters: Kahan summation.
 ///

@@ -1,3 +1,4 @@
+use crate::internal::engine::{OneElementWithMemory, RuleWithMemory};
 use crate::part::prelude::*;
 
 /// Replaces all updates by zero, even NaN: the parameters stay bitwise identical.

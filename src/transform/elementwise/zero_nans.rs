@@ -1,3 +1,5 @@
+use crate::internal::engine::{OneElementWithMemory, RuleWithMemory};
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 
 /// Replaces NaNs by zeros, and records the leaves that had any.

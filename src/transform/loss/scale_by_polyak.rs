@@ -1,7 +1,7 @@
 use crate::needs::Value;
 use crate::part::TwoPass;
-use crate::recipe::words;
-use crate::transform::rescale::{Rescale, Squares, Updates};
+use crate::internal::recipe::words;
+use crate::transform::rescale::{Rescale, Squares, Updates, rescales};
 
 /// Multiplies updates by Polyak's step size: the excess of the loss over its minimum, divided by the squared norm.
 ///
@@ -112,3 +112,5 @@ impl Rescale for ScaleByPolyak {
         if squares.sum() + k.eps <= f64::EPSILON { 0.0 } else { step }
     }
 }
+
+rescales!(ScaleByPolyak);

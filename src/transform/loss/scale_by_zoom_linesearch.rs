@@ -1,7 +1,8 @@
 use super::linesearch::{Point, ScaleUpdates, TreeLine, Zoom};
 use crate::needs;
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
-use crate::recipe::words;
+use crate::internal::recipe::words;
 
 /// Multiplies the updates by a step size that satisfies the strong Wolfe conditions.
 ///

@@ -8,7 +8,7 @@ mod scale_by_rowwise_rss;
 mod scale_by_shape;
 mod scale_by_sm3;
 
-pub use crate::layout::Layout;
+pub use crate::tree::Layout;
 pub use scale_by_factored_rms::{ScaleByFactoredRms, ScaleByFactoredRmsState, scale_by_factored_rms};
 pub use scale_by_muon::{
     DimensionNumbers, MatrixAxes, NsCoeffs, Preconditioning, ScaleByMuon, ScaleByMuonState, WeightDimensionNumbers,

@@ -1,4 +1,5 @@
-use crate::engine::squares;
+use crate::internal::engine::squares;
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 
 /// Divides updates by the root of the summed mean squares of their row: one number per row.

@@ -1,4 +1,5 @@
 use super::scale_by_muon::{WeightDimensionNumbers, matrix_shape};
+use crate::internal::engine::{OneElementWithMemory, RuleWithMemory};
 use crate::part::prelude::*;
 use crate::state::{StateWalk, StateWalkMut};
 use crate::tree::Layout;

@@ -1,7 +1,8 @@
 use core::ops::{Deref, DerefMut};
 
 use super::draws::{Draws, Numbers};
-use crate::numeric::random::{BATCH, BLOCK, Normal};
+use crate::internal::numeric::{BATCH, BLOCK, Normal};
+use crate::internal::engine::{LeafSlice, OneElementWithMemory, RuleWithMemory};
 use crate::part::prelude::*;
 use crate::state::{StateWalk, StateWalkMut};
 

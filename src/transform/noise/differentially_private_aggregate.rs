@@ -1,13 +1,16 @@
-use crate::engine::{Examples, Updates};
+use crate::internal::engine::Examples;
+use crate::Updates;
 use crate::extra::Extra;
 use crate::needs::Provides;
-use crate::numeric::random::{BLOCK, Normal, leaf_key, path_hash};
+use crate::internal::numeric::{BLOCK, Normal, leaf_key, path_hash};
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::state::RandomKey;
 use crate::transform::rescale::shrink;
-use crate::transformation::{GradientTransformation, OptState};
-use crate::tree::{LeafSpec, SMALL, Tree, TreeMut};
+use crate::{GradientTransformation, OptState};
+use crate::tree::{LeafSpec, Tree, TreeMut};
+use crate::internal::state::SMALL;
 
 /// Averages per-example gradients, each clipped to a norm, with Gaussian noise: the gradient of DP-SGD.
 ///
@@ -115,7 +118,7 @@ pub struct PerExample<T> {
 
 impl PerExample<()> {
     /// Passes the mean to a transformation, which should end with a step against the gradient.
-    pub fn then<T: Stage>(self, transformation: T) -> PerExample<T> {
+    pub fn then<T: GradientTransformation>(self, transformation: T) -> PerExample<T> {
         PerExample { aggregate: self.aggregate, inner: transformation }
     }
 }
@@ -134,7 +137,7 @@ state_fields!(PrivateAggregateState { count, rng_key });
 
 /// The state of a [`PerExample`], for parameters of one structure.
 #[derive(Clone, Debug)]
-pub struct PerExampleState<T: Stage> {
+pub struct PerExampleState<T: GradientTransformation> {
     aggregate: PrivateAggregateState,
     inner: OptState<T>,
     mean: Updates,
@@ -143,7 +146,7 @@ pub struct PerExampleState<T: Stage> {
     clipped: usize,
 }
 
-impl<T: Stage> PerExampleState<T> {
+impl<T: GradientTransformation> PerExampleState<T> {
     /// Returns the state of the aggregate.
     pub fn aggregate(&self) -> &PrivateAggregateState {
         &self.aggregate
@@ -182,7 +185,7 @@ impl<T> PerExample<T> {
     }
 }
 
-impl<T: Stage> PerExample<T> {
+impl<T: GradientTransformation> PerExample<T> {
     /// Returns the state before the first step, for parameters of this structure.
     ///
     /// # Errors

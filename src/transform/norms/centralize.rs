@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use super::units::{AccumulateUnits, MapUnits, Units};
-use crate::engine::{current_simd_level, dispatch};
+use crate::internal::engine::{current_simd_level, dispatch};
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 
 /// Subtracts from the updates their mean over all axes but the first.

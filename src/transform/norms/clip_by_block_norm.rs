@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::{Rescale, Squares, Updates, shrink};
+use crate::transform::rescale::{Rescale, Squares, Updates, shrink, rescales};
 
 /// Clips the updates of each leaf to a norm of at most `max_norm`.
 ///
@@ -67,3 +67,5 @@ impl Rescale for ClipByBlockNorm {
         shrink(squares.norm(), max_norm)
     }
 }
+
+rescales!(ClipByBlockNorm);

@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::{Rescale, Squares, Updates, shrink};
+use crate::transform::rescale::{Rescale, Squares, Updates, shrink, rescales};
 
 /// Clips the updates of each leaf to a root mean square of at most `threshold`.
 ///
@@ -69,3 +69,5 @@ impl Rescale for ClipByBlockRms {
         shrink(squares.rms(len), threshold)
     }
 }
+
+rescales!(ClipByBlockRms);

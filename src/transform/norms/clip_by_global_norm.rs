@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::{Rescale, Squares, Updates, shrink};
+use crate::transform::rescale::{Rescale, Squares, Updates, shrink, rescales};
 
 /// Clips updates by their global norm: scales all leaves down together to a norm of at most `max_norm`.
 ///
@@ -73,3 +73,5 @@ impl Rescale for ClipByGlobalNorm {
         shrink(squares.norm(), max_norm)
     }
 }
+
+rescales!(ClipByGlobalNorm);

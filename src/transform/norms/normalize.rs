@@ -1,5 +1,5 @@
 use crate::part::TwoPass;
-use crate::transform::rescale::{Rescale, Squares, Updates};
+use crate::transform::rescale::{Rescale, Squares, Updates, rescales};
 
 /// Divides the updates of all leaves by their global norm.
 ///
@@ -55,3 +55,5 @@ impl Rescale for Normalize {
         if norm == 0.0 { 1.0 } else { 1.0 / norm }
     }
 }
+
+rescales!(Normalize);

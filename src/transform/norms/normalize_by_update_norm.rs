@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::{Rescale, Squares, Updates};
+use crate::transform::rescale::{Rescale, Squares, Updates, rescales};
 
 /// Scales the updates of all leaves together to a given norm, up to `eps`.
 ///
@@ -64,3 +64,5 @@ impl Rescale for NormalizeByUpdateNorm {
         if norm == 0.0 { 1.0 } else { scale_factor / norm }
     }
 }
+
+rescales!(NormalizeByUpdateNorm);

@@ -1,3 +1,4 @@
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 

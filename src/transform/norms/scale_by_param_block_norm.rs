@@ -1,5 +1,5 @@
 use crate::part::TwoPass;
-use crate::transform::rescale::{Params, Rescale, Squares, at_least};
+use crate::transform::rescale::{Params, Rescale, Squares, at_least, rescales};
 
 /// Multiplies the updates of each leaf by the norm of its parameters.
 ///
@@ -62,3 +62,5 @@ impl Rescale for ScaleByParamBlockNorm {
         at_least(squares.norm(), min_scale)
     }
 }
+
+rescales!(ScaleByParamBlockNorm);

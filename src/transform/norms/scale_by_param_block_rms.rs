@@ -1,5 +1,5 @@
 use crate::part::TwoPass;
-use crate::transform::rescale::{Params, Rescale, Squares, at_least};
+use crate::transform::rescale::{Params, Rescale, Squares, at_least, rescales};
 
 /// Multiplies the updates of each leaf by the root mean square of its parameters.
 ///
@@ -64,3 +64,5 @@ impl Rescale for ScaleByParamBlockRms {
         at_least(squares.rms(len), min_scale)
     }
 }
+
+rescales!(ScaleByParamBlockRms);

@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::{Rescale, Squares, UpdatesAndParams, at_least};
+use crate::transform::rescale::{Rescale, Squares, UpdatesAndParams, at_least, rescales};
 
 /// Scales the updates of each leaf to a norm proportional to that of its parameters.
 ///
@@ -79,3 +79,5 @@ impl Rescale for ScaleByTrustRatio {
         if none { 1.0 } else { trust_coefficient * of_params / (of_updates + eps) }
     }
 }
+
+rescales!(ScaleByTrustRatio);

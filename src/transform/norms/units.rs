@@ -2,9 +2,9 @@
 
 use core::ops::Range;
 
-use crate::element::Real;
-use crate::engine::{Job, sum_tile};
-use crate::layout::axes_by_stride;
+use crate::Real;
+use crate::internal::engine::{Job, sum_tile};
+use crate::internal::numeric::axes_by_stride;
 use crate::tree::LeafSpec;
 
 /// A leaf in memory as a sequence of units, numbered in memory order.

@@ -1,7 +1,7 @@
 //! Multiplication of updates by a ratio of the distance from the initial parameters to the gradients so far: two sums
 //! over elements, and a read-only copy of the initial parameters.
 
-use crate::engine::sum_tile;
+use crate::internal::engine::sum_tile;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
@@ -11,8 +11,8 @@ use crate::tree::LeafSpec;
 /// [`scalars`](crate::engine::TwoPasses::scalars).
 macro_rules! anchored {
     () => {
-        const SLOTS: &'static [$crate::engine::Slot] = &[$crate::engine::Slot::exact("init_params").starts_as_params()];
-        const PASSES: Passes = Passes::TWO.reads_params([true, false]).accesses(&[$crate::engine::Access::Read], &[]);
+        const SLOTS: &'static [$crate::part::Slot] = &[$crate::part::Slot::exact("init_params").starts_as_params()];
+        const PASSES: Passes = Passes::TWO.reads_params([true, false]).accesses(&[$crate::part::Access::Read], &[]);
         type Slots<C: $crate::Real> = [C; 1];
         type Sums<W: $crate::Real> = [W; 2];
         type Scalars<C: $crate::Real> = C;

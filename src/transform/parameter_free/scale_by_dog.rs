@@ -1,5 +1,6 @@
 use super::anchored::{anchored, squared_norms};
-use crate::numeric::order::max_or_nan;
+use crate::internal::numeric::max_or_nan;
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 use crate::recipe::{self, FromRecipe, Node, Recipe, ToRecipe};
 use crate::transform::rescale::factor_in;

@@ -1,5 +1,7 @@
+use crate::internal::engine::{LeafSlice, OneElementWithMemory, RuleWithMemory};
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
-use crate::recipe::words;
+use crate::internal::recipe::words;
 
 /// Replaces updates by the sign of their interpolation with a running mean.
 ///

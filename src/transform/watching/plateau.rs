@@ -1,6 +1,6 @@
 use super::{ReduceOnPlateau, ReduceOnPlateauState};
-use crate::engine::Transform;
-use crate::error::{Error, Result};
+use crate::GradientTransformation;
+use crate::{Error, Result};
 use crate::part::prelude::*;
 
 /// The factor of [`reduce_on_plateau`](crate::transform::reduce_on_plateau) for values measured once an epoch.
@@ -51,7 +51,7 @@ impl Plateau {
     ///
     /// As `init` of [`reduce_on_plateau`](crate::transform::reduce_on_plateau).
     pub fn new(settings: ReduceOnPlateau) -> Result<Plateau> {
-        Transform::validate(&settings)?;
+        GradientTransformation::validate(&settings)?;
         let state = settings.unseen();
         Ok(Plateau { settings, state })
     }

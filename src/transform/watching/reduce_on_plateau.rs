@@ -1,6 +1,8 @@
 use crate::needs::Value;
+use crate::internal::engine::{OneElementWithMemory, RuleWithMemory};
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
-use crate::recipe::words;
+use crate::internal::recipe::words;
 
 /// Multiplies updates by a factor that decreases whenever the loss stops improving.
 ///

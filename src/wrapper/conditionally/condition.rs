@@ -1,7 +1,8 @@
 use core::fmt;
 use std::sync::Arc;
 
-use crate::needs::{Needs, Value};
+use crate::needs::Needs;
+use crate::needs::Value;
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 

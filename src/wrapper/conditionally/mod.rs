@@ -6,6 +6,7 @@ pub use condition::{
 };
 
 use crate::needs::{Level, Needs};
+use crate::GradientTransformation;
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 
@@ -81,7 +82,7 @@ use crate::recipe::Recipe;
 ///
 /// Optax, [`conditionally_transform`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a
 /// condition is a value whose needs are in its type, in place of `forward_extra_args`.
-pub fn conditionally_transform<T: Stage, W: Condition>(
+pub fn conditionally_transform<T: GradientTransformation, W: Condition>(
     inner: T,
     should_transform_fn: W,
 ) -> ConditionallyTransform<T, W> {
@@ -137,7 +138,7 @@ pub fn conditionally_transform<T: Stage, W: Condition>(
 /// Optax, [`conditionally_mask`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a condition
 /// is a value whose needs are in its type, in place of `forward_extra_args`; the outcome of the step reports that
 /// nothing was emitted, and later members do not run on zeros.
-pub fn conditionally_mask<T: Stage, W: Condition>(inner: T, should_transform_fn: W) -> ConditionallyMask<T, W> {
+pub fn conditionally_mask<T: GradientTransformation, W: Condition>(inner: T, should_transform_fn: W) -> ConditionallyMask<T, W> {
     Conditionally::with(inner, should_transform_fn)
 }
 
@@ -154,7 +155,7 @@ wrapper! {
     recipe Self::data;
 }
 
-impl<T: Stage, W: Condition, const ZERO: bool> Conditionally<T, W, ZERO> {
+impl<T: GradientTransformation, W: Condition, const ZERO: bool> Conditionally<T, W, ZERO> {
     fn check_condition(&self) -> Result<()> {
         self.should_transform_fn.validate()
     }
@@ -193,7 +194,7 @@ impl ConditionallyMemory {
     }
 }
 
-impl<T: Stage, W: Condition, const ZERO: bool> Wrapper for Conditionally<T, W, ZERO> {
+impl<T: GradientTransformation, W: Condition, const ZERO: bool> Wrapper for Conditionally<T, W, ZERO> {
     type Memory = ConditionallyMemory;
     const RUNS: Runs = Runs::DECIDED.holds_back(ZERO);
 

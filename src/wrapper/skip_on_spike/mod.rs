@@ -2,6 +2,7 @@ mod statistic;
 
 pub use statistic::{OfLoss, OfNorm, SpikeStatistic};
 
+use crate::GradientTransformation;
 use crate::part::prelude::*;
 
 /// Skips steps whose gradient norm is far above its recent mean: the update is zero.
@@ -64,7 +65,7 @@ use crate::part::prelude::*;
 /// after a warm-up; Chowdhery et al., [PaLM](https://arxiv.org/abs/2204.02311), 2022, section 5.1, who skipped batches
 /// by hand. Differs: from OLMo, running means instead of a window, spikes do not count in them, and only large values
 /// are spikes. Optax has none.
-pub fn skip_on_spike<T: Stage>(inner: T, deviations: f64) -> SkipOnSpike<T> {
+pub fn skip_on_spike<T: GradientTransformation>(inner: T, deviations: f64) -> SkipOnSpike<T> {
     SkipOnSpike::with(inner, deviations, OfNorm)
 }
 
@@ -180,7 +181,7 @@ impl SkipOnSpikeMemory {
     }
 }
 
-impl<T: Stage, S: SpikeStatistic> Wrapper for SkipOnSpike<T, S> {
+impl<T: GradientTransformation, S: SpikeStatistic> Wrapper for SkipOnSpike<T, S> {
     type Memory = SkipOnSpikeMemory;
     const RUNS: Runs = Runs::DECIDED.reduces_gradients(S::OF_GRADIENTS).holds_back(true);
 

@@ -31,14 +31,14 @@ pub use around::{
     OutsideMask, Reducing, ReducingPasses, Runs, WithArithmetic, WithReductions, Wrapper,
 };
 pub use leaf_statistics::{LeafStatistics, WithLeafStatistics};
-pub(crate) use memory::{LeafSlice, OneElementWithMemory, RuleWithMemory};
+pub use memory::{LeafSlice, OneElementWithMemory, RuleWithMemory};
 pub(crate) use named::{ChainState, Exactly, OfChain};
 pub use named::{Named, Optimizer};
-pub(crate) use observer::{Observer, Observes};
+pub use observer::{Observer, Observes};
 pub use rule::{Clock, OneElement, Rule, SlotArray, Steps};
 pub use state::{PartState, WrapperState};
 pub use two_passes::{Passes, TwoPass, TwoPasses};
-pub(crate) use whole::InnerRuns;
+pub use whole::InnerRuns;
 pub use whole::{Scope, Whole, WholeTreeTransformation};
 
 use core::any::{Any, TypeId};

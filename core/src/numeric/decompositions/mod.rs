@@ -9,9 +9,9 @@ use core::fmt;
 
 use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
 
-pub(crate) use qr::{Orthogonal, orthogonalize};
-pub(crate) use svd::Svd;
-pub(crate) use symmetric::Symmetric;
+pub use qr::{Orthogonal, orthogonalize};
+pub use svd::Svd;
+pub use symmetric::Symmetric;
 
 /// Scratch memory, reused by the next decomposition.
 #[derive(Default)]

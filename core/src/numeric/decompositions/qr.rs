@@ -12,7 +12,7 @@ use super::{Scratch, zeros};
 
 /// Scratch space; grows to the largest matrix.
 #[derive(Debug, Default)]
-pub(crate) struct Orthogonal {
+pub struct Orthogonal {
     factors: Vec<f64>,
     scratch: Scratch,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Orthogonal {
 /// Computes `Q` of `S = QR`, with a positive diagonal of `R`; overwrites `s`.
 ///
 /// `Q` is orthogonal up to rounding errors for any `S`, even with dependent columns.
-pub(crate) fn orthogonalize(s: &mut [f64], n: usize, q: &mut [f64], scratch: &mut Orthogonal) {
+pub fn orthogonalize(s: &mut [f64], n: usize, q: &mut [f64], scratch: &mut Orthogonal) {
     if n == 0 {
         return;
     }

@@ -8,7 +8,7 @@ use super::{Scratch, scale, zeros};
 
 /// Scratch space; grows to the largest matrix.
 #[derive(Debug, Default)]
-pub(crate) struct Svd {
+pub struct Svd {
     columns: Vec<f64>,
     vectors: Vec<f64>,
     values: Vec<f64>,

@@ -10,7 +10,7 @@ use crate::numeric::order::largest_first;
 
 /// A decomposition with scratch space, which grows to the largest matrix.
 #[derive(Debug, Default)]
-pub(crate) struct Symmetric {
+pub struct Symmetric {
     n: usize,
     matrix: Vec<f64>,
     vectors: Vec<f64>,

@@ -4,13 +4,13 @@
 
 mod normal;
 
-pub(crate) use normal::{BATCH, BLOCK, Normal};
+pub use normal::{BATCH, BLOCK, Normal};
 
 /// Returns Philox4x32-10 of a counter and a key.
 ///
 /// Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011.
 #[inline(always)]
-pub(crate) fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+pub fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let [a, b, c, d] = counter;
     let [a, b, c, d] = rounds([a.into(), b.into(), c.into(), d.into()], key);
     [a as u32, b as u32, c as u32, d as u32]
@@ -31,17 +31,17 @@ fn rounds(mut x: [u64; 4], mut key: [u32; 2]) -> [u64; 4] {
 }
 
 #[inline(always)]
-pub(crate) fn halves(x: u64) -> [u32; 2] {
+pub fn halves(x: u64) -> [u32; 2] {
     [x as u32, (x >> 32) as u32]
 }
 
 /// Returns a path's FNV-1a hash, as in [`Structure::fingerprint`](crate::tree::Structure::fingerprint).
-pub(crate) fn path_hash(path: &str) -> u64 {
+pub fn path_hash(path: &str) -> u64 {
     path.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Returns the key of a seed, step and leaf; the counter is the element's.
-pub(crate) fn leaf_key(seed: u64, step: u64, path_hash: u64) -> [u32; 2] {
+pub fn leaf_key(seed: u64, step: u64, path_hash: u64) -> [u32; 2] {
     let [a, b] = halves(path_hash);
     let [c, d] = halves(step);
     let [k0, k1, ..] = philox([a, b, c, d], halves(seed));
@@ -49,14 +49,14 @@ pub(crate) fn leaf_key(seed: u64, step: u64, path_hash: u64) -> [u32; 2] {
 }
 
 /// Elements of a block of [`words`]: 16 counters of eight 16-bit words.
-pub(crate) const WORDS: usize = 128;
+pub const WORDS: usize = 128;
 const COUNTERS: usize = WORDS / 8;
 
 /// Draws 16 random bits for each element, from block `first` on.
 ///
 /// A counter's words belong to elements 16 apart, so that registers of counters yield registers of elements.
 #[inline(always)]
-pub(crate) fn words(first: u64, key: [u32; 2], to: &mut [[u16; WORDS]]) {
+pub fn words(first: u64, key: [u32; 2], to: &mut [[u16; WORDS]]) {
     for (block, to) in to.iter_mut().enumerate() {
         let block = first + block as u64;
         for i in 0..COUNTERS {
@@ -71,7 +71,7 @@ pub(crate) fn words(first: u64, key: [u32; 2], to: &mut [[u16; WORDS]]) {
 
 /// Returns one element's bits, as in its block.
 #[inline(always)]
-pub(crate) fn word(element: u64, key: [u32; 2]) -> u16 {
+pub fn word(element: u64, key: [u32; 2]) -> u16 {
     let at = element as usize % WORDS;
     let bits = counted(element / WORDS as u64 * COUNTERS as u64 + (at % COUNTERS) as u64, key);
     (bits[at / COUNTERS / 2] >> (at / COUNTERS % 2 * 16)) as u16

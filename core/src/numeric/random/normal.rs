@@ -7,13 +7,13 @@
 use super::{halves, rounds};
 
 /// Elements of a block: pairs that fill the widest registers once or twice.
-pub(crate) const BLOCK: usize = 32;
+pub const BLOCK: usize = 32;
 const PAIRS: usize = BLOCK / 2;
 
 /// Elements of [`normals`](Normal::normals) computed side by side.
-pub(crate) const BATCH: usize = 4 * BLOCK;
+pub const BATCH: usize = 4 * BLOCK;
 
-pub(crate) trait Normal: Copy + Default {
+pub trait Normal: Copy + Default {
     /// Draws standard normal numbers for a leaf's blocks, from block `first` on.
     ///
     /// Pairs belong to elements half a block apart, so that a register of pairs is two of elements. Must be

@@ -5,7 +5,7 @@ use crate::tree::Structure;
 
 /// Paths, dtypes and shapes, in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Leaves {
+pub struct Leaves {
     pub(crate) fingerprint: String,
     pub(crate) leaves: Vec<Leaf>,
 }
@@ -38,7 +38,7 @@ impl Leaves {
 }
 
 /// Returns whether an array and each of its axes fit the address space.
-pub(crate) fn fits_in_memory(shape: &[usize], dtype: DType) -> bool {
+pub fn fits_in_memory(shape: &[usize], dtype: DType) -> bool {
     let mut all = shape.iter().copied().chain([dtype.size()]).filter(|len| *len > 0);
     all.try_fold(1_isize, |bytes, len| bytes.checked_mul(isize::try_from(len).ok()?)).is_some()
 }

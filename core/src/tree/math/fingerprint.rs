@@ -6,7 +6,7 @@ use crate::tree::{Cursor, LeafParts, Run, Tree, Walk, dense_strides, is_dense};
 /// Hashes the bits of a tree, to distinguish trees of one structure.
 ///
 /// A change of one element always changes it; trees that differ in several collide with probability 2⁻¹²⁸.
-pub(crate) fn fingerprint<T: Tree + ?Sized>(tree: &T) -> [u64; 2] {
+pub fn fingerprint<T: Tree + ?Sized>(tree: &T) -> [u64; 2] {
     let mut print = [0x9e37_79b9_7f4a_7c15_u64, 0xd1b5_4a32_d192_ed03];
     let mut mix = |x: f64| {
         let [a, b] = print;

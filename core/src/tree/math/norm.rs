@@ -83,7 +83,7 @@ pub fn tree_sum<T: Tree + ?Sized>(tree: &T) -> f64 {
 }
 
 /// Returns the Euclidean length of non-negative numbers, read twice.
-pub(crate) fn length<I: Iterator<Item = f64>>(numbers: &mut dyn FnMut() -> I) -> f64 {
+pub fn length<I: Iterator<Item = f64>>(numbers: &mut dyn FnMut() -> I) -> f64 {
     let most = numbers().fold(0.0, |most: f64, x| if x.is_nan() || x > most { x } else { most });
     match most {
         _ if most == 0.0 || !most.is_finite() => most,
@@ -92,10 +92,10 @@ pub(crate) fn length<I: Iterator<Item = f64>>(numbers: &mut dyn FnMut() -> I) ->
 }
 
 /// Factor of numbers whose squares overflow; divisor of those whose squares vanish.
-pub(crate) const SMALL: f64 = f64::from_bits((1023 - 600) << 52);
+pub const SMALL: f64 = f64::from_bits((1023 - 600) << 52);
 
 /// Returns whether a sum of squares has neither overflowed nor vanished; zero may be exact or a complete loss.
-pub(crate) fn is_safe(squares: f64) -> bool {
+pub fn is_safe(squares: f64) -> bool {
     (1e-280..1e300).contains(&squares) || squares.is_nan()
 }
 

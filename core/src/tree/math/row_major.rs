@@ -6,15 +6,15 @@ use crate::tree::{Cursor, LeafMut, LeafRef, Run, Tree, TreeMut, Walk, WalkMut, d
 use super::super::leaf::LeafParts;
 
 /// The maximum number of elements of a chunk.
-pub(crate) const ROW_MAJOR_CHUNK: usize = 512;
+pub const ROW_MAJOR_CHUNK: usize = 512;
 
-pub(crate) fn leaves<T: Tree + ?Sized>(tree: &T) -> Vec<LeafRef<'_>> {
+pub fn leaves<T: Tree + ?Sized>(tree: &T) -> Vec<LeafRef<'_>> {
     let mut leaves = Vec::new();
     tree.walk(&mut Walk::new(&mut String::new(), &mut |_, leaf| leaves.push(leaf)));
     leaves
 }
 
-pub(crate) fn leaves_mut<T: TreeMut + ?Sized>(tree: &mut T) -> Vec<LeafMut<'_>> {
+pub fn leaves_mut<T: TreeMut + ?Sized>(tree: &mut T) -> Vec<LeafMut<'_>> {
     let mut leaves = Vec::new();
     tree.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |_, leaf| leaves.push(leaf)));
     leaves
@@ -52,13 +52,13 @@ impl<'a> RowMajorChunks<'a> {
 }
 
 /// Calls `each` with the index of each row-major chunk's first element, and the chunk.
-pub(crate) fn read(leaf: &LeafRef<'_>, mut each: impl FnMut(usize, &[f64])) {
+pub fn read(leaf: &LeafRef<'_>, mut each: impl FnMut(usize, &[f64])) {
     let mut chunks = RowMajorChunks::of(leaf);
     (0..leaf.parts.data.len()).step_by(ROW_MAJOR_CHUNK).for_each(|start| each(start, chunks.next()));
 }
 
 /// As [`read`], for chunks to overwrite, which are rounded to the leaf's dtype.
-pub(crate) fn rewrite(leaf: &mut LeafMut<'_>, mut each: impl FnMut(usize, &mut [f64])) {
+pub fn rewrite(leaf: &mut LeafMut<'_>, mut each: impl FnMut(usize, &mut [f64])) {
     let parts = &leaf.parts;
     let (mut row_runs, mut back, mut buffer) =
         (RowMajorRuns::new(parts), RowMajorRuns::new(parts), [0.0; ROW_MAJOR_CHUNK]);

@@ -1,3 +1,4 @@
+use crate::GradientTransformation;
 use crate::part::prelude::*;
 use crate::select::Mask;
 use crate::transform::*;
@@ -54,7 +55,7 @@ pub fn galore(learning_rate: impl IntoHyperparam) -> Galore {
 
 optimizer! {
     /// See [`galore`](galore()).
-    Galore<T: Stage<Needs = Nothing> = ScaleByAdam> as "galore"
+    Galore<T: GradientTransformation<Needs = Nothing> = ScaleByAdam> as "galore"
         = (ScaleByGalore<T>, Masked<AddDecayedWeights>, ScaleByLearningRate)
     {
         hyperparams:
@@ -68,13 +69,13 @@ optimizer! {
         integers:
             rank: usize [0.rank] "Sets the maximum rank of a projected matrix.",
             update_proj_gap: u64 [0.update_proj_gap] "Sets the number of steps from one projection to the next.";
-        shown: base_optimizer |it| Transform::recipe(&it.chain.0.base_optimizer);
+        shown: base_optimizer |it| GradientTransformation::recipe(&it.chain.0.base_optimizer);
     }
 }
 
-impl<T: Stage<Needs = Nothing>> Galore<T> {
+impl<T: GradientTransformation<Needs = Nothing>> Galore<T> {
     /// Sets the transformation run in the low-rank subspace.
-    pub fn base_optimizer<B: Stage<Needs = Nothing>>(self, base_optimizer: B) -> Galore<B> {
+    pub fn base_optimizer<B: GradientTransformation<Needs = Nothing>>(self, base_optimizer: B) -> Galore<B> {
         let (galore, decay, rate) = self.chain;
         Galore { chain: (galore.base_optimizer(base_optimizer), decay, rate) }
     }

@@ -2,7 +2,8 @@ mod blocks;
 
 pub use self::blocks::{Block, Blocks};
 
-use crate::engine::{Job, current_simd_level, dispatch, squares};
+use crate::internal::engine::{Job, current_simd_level, dispatch, squares};
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 
 /// Divides a running mean of the updates by the root of one second moment for each block of elements.

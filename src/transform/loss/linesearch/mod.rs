@@ -8,8 +8,11 @@ pub(super) use zoom::Zoom;
 
 use std::sync::Arc;
 
-use crate::element::{Element, Real, convert, with_dtype};
-use crate::engine::{Bounds, LeafVisitor, WholeLeaf, WholeTree, add_rounded, clamp, dot, is_blocked};
+use crate::{Element, Real};
+use crate::internal::numeric::{convert, with_dtype};
+use crate::internal::engine::{Bounds, add_rounded, dot, is_blocked};
+use crate::part::{LeafVisitor, WholeLeaf, WholeTree};
+use crate::schedule::clamp;
 use crate::state::Moments;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,6 +1,7 @@
 use super::super::WeightDimensionNumbers;
 use super::kronecker::{Matrices, Of, ScratchByType, square, square_arrays};
-use crate::numeric::sums::squares;
+use crate::internal::numeric::squares;
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 

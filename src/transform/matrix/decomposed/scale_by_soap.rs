@@ -1,5 +1,6 @@
 use super::super::WeightDimensionNumbers;
 use super::kronecker::{Matrices, MatrixOffsets, Of, ScratchByType, square, square_arrays};
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 use crate::tree::LeafSpec;

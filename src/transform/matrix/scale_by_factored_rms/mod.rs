@@ -3,9 +3,10 @@ mod means;
 use core::ops::Range;
 use std::sync::Arc;
 
-use crate::engine::{Job, current_simd_level, dispatch};
-use crate::layout::axes_by_stride;
-use crate::numeric::split::run_parallel;
+use crate::internal::engine::{Job, current_simd_level, dispatch};
+use crate::internal::numeric::axes_by_stride;
+use crate::internal::numeric::run_parallel;
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 

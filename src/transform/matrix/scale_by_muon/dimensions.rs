@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::layout::sort_axes;
+use crate::internal::numeric::sort_axes;
 use crate::part::prelude::*;
-use crate::recipe::{self, Entries, FromRecipe, Node, OneOrMore, Recipe, ToRecipe};
-use crate::select::pattern::Pattern;
-use crate::select::subtree;
+use crate::recipe::{self, FromRecipe, Node, Recipe, ToRecipe};
+use crate::internal::recipe::{Entries, OneOrMore};
+use crate::internal::state::Pattern;
+use crate::internal::state::subtree;
 use crate::tree::{Layout, LeafSpec};
 
 /// The axes of a leaf that, flattened together, are the rows and the columns of its matrices.
@@ -52,15 +53,13 @@ impl DimensionNumbers {
     }
 }
 
-impl Layout {
-    /// Returns a weight as one matrix of outputs and all other axes.
-    fn numbers(self, ndim: usize) -> Option<DimensionNumbers> {
-        let last = ndim.checked_sub(1).filter(|last| *last > 0)? as isize;
-        Some(match self {
-            Layout::InOut => DimensionNumbers::new((0..last).collect::<Vec<_>>(), [last]),
-            Layout::OutIn => DimensionNumbers::new((1..=last).collect::<Vec<_>>(), [0]),
-        })
-    }
+/// Returns a weight as one matrix of outputs and all other axes.
+fn numbers_of(layout: Layout, ndim: usize) -> Option<DimensionNumbers> {
+    let last = ndim.checked_sub(1).filter(|last| *last > 0)? as isize;
+    Some(match layout {
+        Layout::InOut => DimensionNumbers::new((0..last).collect::<Vec<_>>(), [last]),
+        Layout::OutIn => DimensionNumbers::new((1..=last).collect::<Vec<_>>(), [0]),
+    })
 }
 
 /// The matrices of a leaf, as an entry of [`WeightDimensionNumbers`].
@@ -154,14 +153,14 @@ impl WeightDimensionNumbers {
             MatrixAxes::NoMatrix => None,
             MatrixAxes::Axes(numbers) => Some(numbers.clone()),
             // Fewer axes get those of a matrix, which do not fit.
-            MatrixAxes::Flattened(layout) => layout.numbers(leaf.ndim().max(2)),
+            MatrixAxes::Flattened(layout) => numbers_of(layout, leaf.ndim().max(2)),
         };
         if let Some((_, axes)) = self.by_path.iter().flatten().find(|(path, _)| subtree::holds(path, leaf.path())) {
             return numbers(axes);
         }
         match self.pattern(leaf) {
             Some(axes) => numbers(axes).filter(|numbers| numbers.axes(leaf).is_some()),
-            None => layout.numbers(leaf.ndim()).filter(|_| leaf.ndim() == 2),
+            None => numbers_of(layout, leaf.ndim()).filter(|_| leaf.ndim() == 2),
         }
     }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use self::dimensions::{MatrixOffsets, matrices_of};
 use self::newton_schulz::Scratch;
-use crate::engine::{Line, RemoteLeaf};
+use crate::part::{Line, RemoteLeaf};
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 

@@ -3,7 +3,7 @@
 use super::dimensions::MatrixOffsets;
 use super::newton_schulz::{EPS_FROM, MIN_SQUARED_NORM, Matrices, Preconditioning, iterate};
 use super::{Momentum, Orthogonalize, ScaleByMuonState};
-use crate::engine::{Line, RemoteLeaf};
+use crate::part::{Line, RemoteLeaf};
 use crate::state::Moments;
 
 impl Orthogonalize<'_> {

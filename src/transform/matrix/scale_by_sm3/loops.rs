@@ -3,12 +3,13 @@
 use core::hint::select_unpredictable;
 
 use super::{BLOCK, Layout};
-use crate::element::Real;
-use crate::engine::Job;
-use crate::numeric::opaque::Always;
-use crate::numeric::prefetch::prefetch_to_read;
-use crate::numeric::simd::{SimdLevel, SimdType};
-use crate::numeric::split::{Split, half};
+use crate::Real;
+use crate::internal::engine::Job;
+use crate::internal::numeric::Always;
+use crate::internal::numeric::prefetch_to_read;
+use crate::SimdLevel;
+use crate::internal::numeric::SimdType;
+use crate::internal::numeric::{Split, half};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scalars<C> {

@@ -3,8 +3,9 @@
 use core::fmt;
 use std::sync::Arc;
 
-use crate::element::{BothTypes, TypeFamily};
-use crate::engine::{Job, SimdLevel, dispatch, sum_tile};
+use crate::internal::numeric::{BothTypes, TypeFamily};
+use crate::internal::engine::{Job, dispatch, sum_tile};
+use crate::SimdLevel;
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 

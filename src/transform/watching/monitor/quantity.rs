@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::measure::{Accumulates, Measure, SUM};
-use crate::engine::{SimdLevel, sum_tile};
+use crate::SimdLevel;
+use crate::internal::engine::sum_tile;
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::tree::{SMALL, is_safe};
+use crate::internal::state::{SMALL, is_safe};
 
 /// A measure of the updates, [of the parameters](of_params), or a [`ratio`] of two such.
 #[derive(Clone, Debug)]

@@ -4,8 +4,9 @@ use core::any::Any;
 use std::borrow::Cow;
 
 use super::quantity::{Mean, Measured};
-use crate::element::{Element, with_dtype};
-use crate::engine::{Clock, InitContext, Sums};
+use crate::Element;
+use crate::internal::numeric::with_dtype;
+use crate::part::{Clock, InitContext, Sums};
 use crate::state::{Count, PerLeaf, Scalar, State, StateWalk, StateWalkMut};
 
 /// The measurements of a [`monitor`](crate::transform::monitor), by name.
@@ -101,7 +102,7 @@ struct MeanState {
     by_group: Named<Scalar>,
 }
 
-crate::state::state_fields!(MeanState { count, updates, ema, by_leaf, by_group });
+crate::internal::state::state_fields!(MeanState { count, updates, ema, by_leaf, by_group });
 
 impl State for MonitorState {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {

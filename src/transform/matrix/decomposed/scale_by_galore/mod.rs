@@ -6,9 +6,14 @@ use std::sync::Arc;
 use super::super::WeightDimensionNumbers;
 use super::super::scale_by_muon::one_matrix;
 use crate::arguments::{Argument, Arguments, Visit};
-use crate::engine::{ParamSource, Sink, Updates, Work, table};
-use crate::numeric::decompositions::Svd;
-use crate::numeric::matmul::{matmul, matrix};
+use crate::internal::engine::{ParamSource, Sink, Work};
+use crate::Updates;
+use crate::schedule::table;
+use crate::internal::numeric::Svd;
+use crate::internal::numeric::{matmul, matrix};
+use crate::GradientTransformation;
+use crate::internal::engine::{InnerRuns};
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 use crate::state::StateWalk;
 use crate::transform::adaptive::{ScaleByAdam, scale_by_adam};
@@ -127,20 +132,20 @@ impl<T> ScaleByGalore<T> {
     }
 
     /// Sets [`base_optimizer`](struct@ScaleByGalore).
-    pub fn base_optimizer<B: Stage<Needs = Nothing>>(self, base_optimizer: B) -> ScaleByGalore<B> {
+    pub fn base_optimizer<B: GradientTransformation<Needs = Nothing>>(self, base_optimizer: B) -> ScaleByGalore<B> {
         let ScaleByGalore { rank, update_proj_gap, scale, weight_dimension_numbers, .. } = self;
         ScaleByGalore { rank, update_proj_gap, scale, base_optimizer, weight_dimension_numbers }
     }
 }
 
-impl<T: Stage<Needs = Nothing>> Arguments for ScaleByGalore<T> {
+impl<T: GradientTransformation<Needs = Nothing>> Arguments for ScaleByGalore<T> {
     const NAME: &'static str = "scale_by_galore";
 
     fn arguments(&mut self, visit: &mut Visit<'_>) {
         visit("scale", Argument::Hyperparam(&mut self.scale));
         visit("rank", Argument::Static(&mut self.rank));
         visit("update_proj_gap", Argument::Static(&mut self.update_proj_gap));
-        visit("base_optimizer", Argument::Static(&mut crate::engine::Inner(&mut self.base_optimizer)));
+        visit("base_optimizer", Argument::Static(&mut crate::part::Inner(&mut self.base_optimizer)));
         visit("weight_dimension_numbers", Argument::Static(&mut self.weight_dimension_numbers));
     }
 }
@@ -233,7 +238,7 @@ struct ScratchByType {
     double: Vec<f64>,
 }
 
-impl<T: Stage<Needs = Nothing>> ScaleByGalore<T> {
+impl<T: GradientTransformation<Needs = Nothing>> ScaleByGalore<T> {
     fn places(&self, leaf: &LeafSpec) -> Result<Option<MatrixOffsets>> {
         let matrix = one_matrix(&self.weight_dimension_numbers, leaf, <Self as Arguments>::NAME)?;
         Ok(matrix.map(|[rows, cols]| {
@@ -250,9 +255,9 @@ impl MatrixOffsets {
     }
 }
 
-impl<T: Stage<Needs = Nothing>> crate::engine::Part for ScaleByGalore<T> {
+impl<T: GradientTransformation<Needs = Nothing>> crate::part::Part for ScaleByGalore<T> {
     const NAME: &'static str = "scale_by_galore";
-    type Form = crate::engine::Whole<Nothing, Projected>;
+    type Form = crate::part::Whole<Nothing, Projected>;
 
     fn validate(&self) -> Result<()> {
         let name = <Self as Arguments>::NAME;
@@ -278,14 +283,20 @@ impl<T: Stage<Needs = Nothing>> crate::engine::Part for ScaleByGalore<T> {
         own.or_else(|| self.base_optimizer.changed(&original.base_optimizer))
     }
 
-    fn effect(&self) -> crate::engine::Effect {
-        crate::engine::Effect::SCALE_INVARIANT
+    fn effect(&self) -> crate::part::Effect {
+        crate::part::Effect::SCALE_INVARIANT
     }
 
-    crate::engine::recipe_of_arguments!();
+    fn own_arguments(&mut self, visit: &mut crate::arguments::Visit<'_>) {
+        crate::arguments::Arguments::arguments(self, visit);
+    }
+
+    fn recipe(&self) -> crate::recipe::Recipe {
+        crate::part::own_recipe(self)
+    }
 }
 
-impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for ScaleByGalore<T> {
+impl<T: GradientTransformation<Needs = Nothing>> crate::part::WholeTreeTransformation for ScaleByGalore<T> {
     type State = ScaleByGaloreState<T::State>;
 
     fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
@@ -360,7 +371,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
 /// The inner transformation in [`Whole`](crate::part::Whole): that of the projected gradients.
 pub enum Projected {}
 
-impl<T: Stage<Needs = Nothing>> crate::engine::InnerRuns<ScaleByGalore<T>> for Projected {
+impl<T: GradientTransformation<Needs = Nothing>> crate::internal::engine::InnerRuns<ScaleByGalore<T>> for Projected {
     fn read<'a>(
         galore: &ScaleByGalore<T>,
         state: &'a ScaleByGaloreState<T::State>,

@@ -1,6 +1,6 @@
 use crate::element::{DType, Rounding};
 use crate::part::prelude::*;
-use crate::transform::LeafTypes;
+use super::leaf_types::LeafTypes;
 use crate::tree::LeafSpec;
 
 /// Keeps an `f32` master copy of 16-bit parameters, steps the copy, and rounds it to the leaves.

@@ -10,11 +10,13 @@ use crate::tree::LeafSpec;
 pub struct LeafTypes(Vec<DType>);
 
 impl LeafTypes {
-    pub(crate) fn of(at: &InitContext<'_>) -> LeafTypes {
+    #[doc(hidden)]
+    pub fn of(at: &InitContext<'_>) -> LeafTypes {
         LeafTypes(at.structure().leaves().iter().map(LeafSpec::dtype).collect())
     }
 
-    pub(crate) fn rounding(&self, leaf: usize) -> Rounding {
+    #[doc(hidden)]
+    pub fn rounding(&self, leaf: usize) -> Rounding {
         Rounding::to(self.0[leaf])
     }
 }
