@@ -75,7 +75,8 @@ impl DType {
 
     /// Returns the number of elements in `n` bytes of an 8-bit type; `n` for other types.
     #[cfg(feature = "checkpoint")]
-    pub(crate) const fn elements(self, n: usize) -> usize {
+    #[doc(hidden)]
+    pub const fn elements(self, n: usize) -> usize {
         let scales = n.div_ceil(QUANTIZED_BLOCK + QUANTIZED_SCALE) * QUANTIZED_SCALE;
         if self.is_quantized() { n.saturating_sub(scales) } else { n }
     }
@@ -86,7 +87,8 @@ impl DType {
     }
 
     /// Returns whether `wider` represents every number of this type.
-    pub(crate) const fn is_exact_in(self, wider: DType) -> bool {
+    #[doc(hidden)]
+    pub const fn is_exact_in(self, wider: DType) -> bool {
         let is_half = matches!(self, DType::F16 | DType::Bf16);
         matches!((self, wider), (DType::F32, DType::F64)) || (is_half && matches!(wider, DType::F32 | DType::F64))
     }

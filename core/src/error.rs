@@ -85,8 +85,10 @@ enum Kind {
 /// The misfits and hints, one per line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MismatchReport {
-    pub(crate) lines: Vec<String>,
-    pub(crate) hints: Vec<String>,
+    #[doc(hidden)]
+    pub lines: Vec<String>,
+    #[doc(hidden)]
+    pub hints: Vec<String>,
     /// Verbs of a migration that together make it fit, one per line.
     pub(crate) proposed: Vec<String>,
 }
@@ -99,7 +101,8 @@ impl From<Vec<String>> for MismatchReport {
 
 impl Error {
     /// Returns an error with every difference between two trees, or a tree and a state.
-    pub(crate) fn structure(what: impl Into<String>, differences: Vec<Difference>) -> Error {
+    #[doc(hidden)]
+    pub fn structure(what: impl Into<String>, differences: Vec<Difference>) -> Error {
         Error(Box::new(Kind::Structure { what: what.into(), differences }))
     }
 
@@ -136,7 +139,8 @@ impl Error {
         Error(Box::new(Kind::NoMatch { what: what.into(), pattern: pattern.into(), paths, suggestion }))
     }
 
-    pub(crate) fn unknown_name(
+    #[doc(hidden)]
+    pub fn unknown_name(
         place: impl Into<String>,
         what: &'static str,
         name: impl Into<String>,
@@ -151,7 +155,8 @@ impl Error {
         Error(Box::new(Kind::State { place: place.into(), problem: problem.into() }))
     }
 
-    pub(crate) fn other_transformation(place: String) -> Error {
+    #[doc(hidden)]
+    pub fn other_transformation(place: String) -> Error {
         Error::state(place, "the state was made by another transformation; make one with `init`")
     }
 
@@ -160,13 +165,15 @@ impl Error {
     }
 
     #[cfg(feature = "serde")]
-    pub(crate) fn mismatch_report(called: &str, mismatch_report: MismatchReport) -> Error {
+    #[doc(hidden)]
+    pub fn mismatch_report(called: &str, mismatch_report: MismatchReport) -> Error {
         Error::mismatch(format!("{called} does not fit"), mismatch_report)
     }
 
     /// Returns an error for an invalid or inaccessible file.
     #[cfg(feature = "checkpoint")]
-    pub(crate) fn file(file: impl Into<String>, problem: impl Into<String>) -> Error {
+    #[doc(hidden)]
+    pub fn file(file: impl Into<String>, problem: impl Into<String>) -> Error {
         Error(Box::new(Kind::File { file: file.into(), problem: problem.into(), refused: false }))
     }
 
@@ -175,14 +182,16 @@ impl Error {
     /// Only a missing or truncated file, or a folder, counts as damaged: other errors (too many open files, no
     /// permission, a failing disk) say nothing about the file.
     #[cfg(feature = "checkpoint")]
-    pub(crate) fn io(file: impl Into<String>, error: &std::io::Error) -> Error {
+    #[doc(hidden)]
+    pub fn io(file: impl Into<String>, error: &std::io::Error) -> Error {
         use std::io::ErrorKind::{InvalidData, IsADirectory, NotFound, UnexpectedEof};
         let refused = !matches!(error.kind(), NotFound | UnexpectedEof | IsADirectory | InvalidData);
         Error(Box::new(Kind::File { file: file.into(), problem: error.to_string(), refused }))
     }
 
     #[cfg(feature = "checkpoint")]
-    pub(crate) fn is_refused(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_refused(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::File { refused: true, .. }))
     }
 

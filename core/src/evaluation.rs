@@ -127,7 +127,8 @@ impl<T: Stage> OptState<T> {
         Ok(())
     }
 
-    pub(crate) fn evaluate(&self) -> Result<Evaluate<'_>> {
+    #[doc(hidden)]
+    pub fn evaluate(&self) -> Result<Evaluate<'_>> {
         self.fits()?;
         let (mut found, mut other_tree): (Vec<(String, Evaluation<'_>)>, _) = (Vec::new(), None);
         (**self).walk(&mut StateWalk::of_evaluations(&mut |path, e, is_apart| {
@@ -183,7 +184,8 @@ pub struct Evaluate<'a> {
 }
 
 impl Evaluate<'_> {
-    pub(crate) fn apply<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
+    #[doc(hidden)]
+    pub fn apply<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
         let (mut leaves, mut path) = (leaf::Table::new(), String::new());
         table::params_mut(params, self.structure, &mut leaves, &mut path)?;
         for (i, (spec, evaluation)) in self.structure.leaves().iter().zip(&self.by_leaf).enumerate() {

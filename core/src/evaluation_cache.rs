@@ -5,16 +5,22 @@ use crate::state::Moments;
 #[derive(Clone, Debug, Default)]
 pub struct CachedEvaluation {
     /// Fingerprint of the point; `None` if empty.
-    pub(crate) fingerprint: Option<[u64; 2]>,
-    pub(crate) value: f64,
-    pub(crate) gradient: Moments,
+    #[doc(hidden)]
+    pub fingerprint: Option<[u64; 2]>,
+    #[doc(hidden)]
+    pub value: f64,
+    #[doc(hidden)]
+    pub gradient: Moments,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct EvaluationCache {
     /// At the parameters.
-    pub(crate) here: CachedEvaluation,
+    #[doc(hidden)]
+    pub here: CachedEvaluation,
     /// The step's last evaluation, and the best one before: a line search ends at either.
-    pub(crate) last: CachedEvaluation,
-    pub(crate) best: CachedEvaluation,
+    #[doc(hidden)]
+    pub last: CachedEvaluation,
+    #[doc(hidden)]
+    pub best: CachedEvaluation,
 }

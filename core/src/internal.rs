@@ -2,6 +2,8 @@
 
 /// Kernels under `#[target_feature]` and raw memory orders: their interfaces follow the loops.
 pub mod numeric {
+    #[cfg(feature = "checkpoint")]
+    pub use crate::memory::Buffer;
     pub use crate::with_dtype;
     pub use crate::element::BothTypes;
     #[cfg(feature = "half")]
@@ -58,6 +60,7 @@ pub mod numeric {
 
 /// Protocols between the engine and the parts that evaluate losses or run other transformations.
 pub mod engine {
+    pub use crate::engine::{clamp, table};
     pub use crate::engine::Stage;
     pub use crate::engine::Absent;
     pub use crate::engine::Bounds;
@@ -140,6 +143,8 @@ pub mod state {
 
 /// Bounded JSON and the reading of recipes, for configs and files.
 pub mod recipe {
+    #[cfg(feature = "config")]
+    pub use crate::schedule::schemas;
     pub use crate::{each_kind, words};
     pub use crate::recipe::Entries;
     pub use crate::recipe::OneOrMore;

@@ -101,7 +101,8 @@ impl RawSlice {
         RawSlice { first: usize::MAX, ..self }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    #[doc(hidden)]
+    pub fn len(&self) -> usize {
         self.len
     }
 
@@ -270,7 +271,7 @@ pub(crate) fn numbers_in<T: Element>(bytes: &[u8]) -> Option<&[T]> {
 
 /// An owned, zeroed array of a dtype known at run time, aligned to cache lines. Unlike a `Vec`, it lets the engine,
 /// which holds the state exclusively, write chunks through pointers from a shared reference.
-pub(crate) struct Buffer {
+pub struct Buffer {
     data: RawSlice,
     /// Bytes of the allocation before the data.
     shift: usize,
@@ -282,7 +283,8 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    pub(crate) fn zeros(dtype: DType, len: usize) -> Buffer {
+    #[doc(hidden)]
+    pub fn zeros(dtype: DType, len: usize) -> Buffer {
         Self::new_or_abort(dtype, len, PageOffset::next())
     }
 
@@ -315,7 +317,8 @@ impl Buffer {
         Layout::from_size_align(size, align).ok()
     }
 
-    pub(crate) fn raw(&self) -> RawSlice {
+    #[doc(hidden)]
+    pub fn raw(&self) -> RawSlice {
         self.data
     }
 
@@ -323,7 +326,8 @@ impl Buffer {
         self.data.len
     }
 
-    pub(crate) fn dtype(&self) -> DType {
+    #[doc(hidden)]
+    pub fn dtype(&self) -> DType {
         self.data.dtype
     }
 
@@ -332,12 +336,14 @@ impl Buffer {
         (self.data.dtype == T::DTYPE).then(|| unsafe { self.data.slice(0, self.data.len) })
     }
 
-    pub(crate) fn get_mut<T: Element>(&mut self) -> Option<&mut [T]> {
+    #[doc(hidden)]
+    pub fn get_mut<T: Element>(&mut self) -> Option<&mut [T]> {
         // SAFETY: the buffer owns the memory, which is borrowed exclusively while the result lives.
         (self.data.dtype == T::DTYPE).then(|| unsafe { self.data.slice_mut(0, self.data.len) })
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    #[doc(hidden)]
+    pub fn as_bytes(&self) -> &[u8] {
         // SAFETY: the buffer owns the memory, which is borrowed while the result lives; numbers have no padding.
         unsafe { self.data.bytes(0, self.data.len) }
     }

@@ -87,12 +87,14 @@ impl Migration {
     }
 
     #[cfg(feature = "serde")]
-    pub(crate) fn renames(&self) -> bool {
+    #[doc(hidden)]
+    pub fn renames(&self) -> bool {
         !self.renames.is_empty()
     }
 
     #[cfg(feature = "serde")]
-    pub(crate) fn moves_parts(&self) -> bool {
+    #[doc(hidden)]
+    pub fn moves_parts(&self) -> bool {
         !self.parts.is_empty()
     }
 
@@ -101,7 +103,8 @@ impl Migration {
     }
 
     /// Resolves paths for two models; verbs also name [buffers](crate::tree::Buffer) by path.
-    pub(crate) fn resolve_with_buffers(&self, (old, kept): Model<'_>, (new, wanted): Model<'_>) -> Result<Resolved> {
+    #[doc(hidden)]
+    pub fn resolve_with_buffers(&self, (old, kept): Model<'_>, (new, wanted): Model<'_>) -> Result<Resolved> {
         let (there, here) = (old.with_buffers(kept), new.with_buffers(wanted));
         let dropped = any(&self.dropped, &there, "drop")?;
         let fresh = any(&self.fresh, &here, "fresh")?;
@@ -198,12 +201,14 @@ impl Moves for Resolved {
 
 impl Resolved {
     #[cfg(feature = "serde")]
-    pub(crate) fn is_kept(&self, new: &str) -> bool {
+    #[doc(hidden)]
+    pub fn is_kept(&self, new: &str) -> bool {
         self.kept.contains(new)
     }
 
     /// Returns true if some leaves begin later and so count their updates separately.
-    pub(crate) fn starts_leaves(&self) -> bool {
+    #[doc(hidden)]
+    pub fn starts_leaves(&self) -> bool {
         !self.fresh.is_empty()
     }
 

@@ -33,7 +33,7 @@ impl Registry {
         let arguments: Map<String, Value> = arguments.collect();
         let calls: Vec<_> =
             names.iter().map(|name| call(name, json!({"$ref": format!("#/$defs/arguments/{name}")}))).collect();
-        let schedules = schedule::schemas().into_iter().map(|(name, schema)| (name, parsed(&schema)));
+        let schedules = crate::internal::recipe::schemas().into_iter().map(|(name, schema)| (name, parsed(&schema)));
         let schedules: Vec<_> = schedules.map(|(name, arguments)| call(name, arguments)).collect();
         let schema = json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",

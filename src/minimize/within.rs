@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::Element;
 use crate::internal::numeric::with_dtype;
 use crate::internal::engine::Bounds;
-use crate::schedule::clamp;
+use crate::internal::engine::clamp;
 use crate::{Error, Result};
 use crate::projection::Operand;
 use crate::state::Moments;

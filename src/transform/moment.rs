@@ -43,7 +43,8 @@ pub(super) fn growing_first_moment(clock: Clock, decay: f64, momentum_decay: f64
 /// Returns the weights of mean and update in the bias-corrected or Nesterov first moment.
 pub(super) fn first_moment(clock: Clock, decay: f64, nesterov: bool) -> (f64, f64) {
     let unbias = 1.0 / clock.bias_correction(decay);
-    let next = Clock { updates: clock.updates.saturating_add(1), ..clock };
+    let mut next = clock;
+    next.updates = clock.updates.saturating_add(1);
     match nesterov {
         true => (decay / next.bias_correction(decay), (1.0 - decay) * unbias),
         false => (unbias, 0.0),

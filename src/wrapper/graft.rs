@@ -1,4 +1,3 @@
-use crate::GradientTransformation;
 use crate::internal::engine::{HoldsBack, Nested, Sink, dot};
 use crate::GradientTransformation;
 use crate::needs::{Level, Needs};

@@ -83,23 +83,23 @@ pub struct Accumulate<C> {
 macro_rules! averages {
     ($P:ident) => {
         impl<T: GradientTransformation> Wrapper for $P<T> {
-            type Memory = ParamsAverageMemory;
+            type Memory = $crate::wrapper::ParamsAverageMemory;
             const RUNS: Runs = Runs::DECIDED.inner_only();
 
-            fn start(&self, memory: &mut ParamsAverageMemory, _: &InitContext<'_>) -> Result<()> {
+            fn start(&self, memory: &mut $crate::wrapper::ParamsAverageMemory, _: &InitContext<'_>) -> Result<()> {
                 memory.starts_as_params = self.starts_as_params();
                 memory.mass.set(if self.starts_as_params() { 1.0 } else { 0.0 });
                 Ok(())
             }
 
-            fn decide(&self, memory: &mut ParamsAverageMemory, _: &StepContext<'_>, _: f64) -> Decision {
+            fn decide(&self, memory: &mut $crate::wrapper::ParamsAverageMemory, _: &StepContext<'_>, _: f64) -> Decision {
                 memory.taken = memory.share.get();
                 if memory.taken != 0.0 { Decision::Run } else { Decision::InnerOnly }
             }
 
             fn finish(
                 &self,
-                memory: &mut ParamsAverageMemory,
+                memory: &mut $crate::wrapper::ParamsAverageMemory,
                 _: Decision,
                 inside: Option<Outcome>,
                 _: &mut T::State,
@@ -129,7 +129,7 @@ macro_rules! averages {
                 if self.starts_as_params() { slot.starts_as_params() } else { slot }
             }
 
-            fn scalars<C: Real>(&self, memory: &ParamsAverageMemory, _: usize) -> Accumulate<C> {
+            fn scalars<C: Real>(&self, memory: &$crate::wrapper::ParamsAverageMemory, _: usize) -> Accumulate<C> {
                 let share = memory.taken;
                 Accumulate { share: C::of(share), complement: C::of(1.0 - share), is_mostly_average: share < 0.5 }
             }

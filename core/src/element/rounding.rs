@@ -38,7 +38,8 @@ impl Rounding {
 
     /// Returns the same, in a loop compiled for one dtype.
     #[inline(always)]
-    pub(crate) fn known(self, dtype: DType) -> Rounding {
+    #[doc(hidden)]
+    pub fn known(self, dtype: DType) -> Rounding {
         debug_assert!(self.dtype == dtype, "a loop for another dtype");
         Rounding::to(dtype)
     }

@@ -12,7 +12,8 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    pub(crate) fn leaf<C: Real>(&self, leaf: usize) -> Option<impl Iterator<Item = [C; 2]> + '_> {
+    #[doc(hidden)]
+    pub fn leaf<C: Real>(&self, leaf: usize) -> Option<impl Iterator<Item = [C; 2]> + '_> {
         let (lower, upper) = (self.lower.get::<C>(leaf)?, self.upper.get::<C>(leaf)?);
         Some(lower.iter().zip(upper).map(|(lower, upper)| [*lower, *upper]))
     }
@@ -24,7 +25,7 @@ pub fn is_blocked<C: Real>(x: C, direction: C, [lower, upper]: [C; 2]) -> bool {
 }
 
 /// Clamps to the bounds; NaN stays NaN.
-pub(crate) fn clamp<C: Real>(x: C, [lower, upper]: [C; 2]) -> C {
+pub fn clamp<C: Real>(x: C, [lower, upper]: [C; 2]) -> C {
     if x < lower {
         lower
     } else if x > upper {

@@ -18,7 +18,8 @@ pub struct InitContext<'a> {
     pub(crate) params: &'a [TableLeaf],
     /// True if leaves may rest, so that updates are counted by leaf.
     pub(crate) by_leaf: bool,
-    pub(crate) quantization: Option<Quantization<'a>>,
+    #[doc(hidden)]
+    pub quantization: Option<Quantization<'a>>,
     /// True if parameters appear in the compute type.
     pub(crate) in_full: bool,
     /// Out-parameter: the cost of each leaf that must not be sharded.
@@ -101,7 +102,8 @@ impl<'a> InitContext<'a> {
     /// # Errors
     ///
     /// If the arrays that replace the parameters lack elements.
-    pub(crate) fn whole_leaf<C: Real>(&self, leaf: usize) -> Result<Vec<C>> {
+    #[doc(hidden)]
+    pub fn whole_leaf<C: Real>(&self, leaf: usize) -> Result<Vec<C>> {
         let (spec, values) = (&self.structure.leaves()[leaf], &self.params[leaf]);
         if values.data.len() != spec.len() {
             let expected = "made of parts that treat each leaf or element separately";
@@ -167,7 +169,8 @@ pub enum ParamSource<'a> {
 
 impl ParamSource<'_> {
     /// None, before a step has begun.
-    pub(crate) const NONE: ParamSource<'static> = ParamSource::Leaves(&[]);
+    #[doc(hidden)]
+    pub const NONE: ParamSource<'static> = ParamSource::Leaves(&[]);
 
     /// Calls `then` with the table of leaves.
     ///
@@ -210,7 +213,8 @@ pub struct StepContext<'a> {
     pub(crate) gradients: bool,
     pub(crate) flush: bool,
     pub(crate) value: Option<f64>,
-    pub(crate) params: ParamSource<'a>,
+    #[doc(hidden)]
+    pub params: ParamSource<'a>,
     /// Leaves without a gradient; empty if all have one.
     pub(crate) absent: &'a [bool],
     /// Leaves that rest in this step; empty if none may.
@@ -299,7 +303,8 @@ impl<'a> StepContext<'a> {
 
     /// Returns this step for an inner transformation that has its own leaves or runs a whole step. `params` belong to
     /// `structure`.
-    pub(crate) fn for_inner<'b>(&self, structure: &'b Structure, params: ParamSource<'b>) -> StepContext<'b>
+    #[doc(hidden)]
+    pub fn for_inner<'b>(&self, structure: &'b Structure, params: ParamSource<'b>) -> StepContext<'b>
     where
         'a: 'b,
     {
@@ -326,7 +331,8 @@ impl<'a> StepContext<'a> {
     }
 
     /// Refuses row-sparse gradients.
-    pub(crate) fn whole_leaves(&self, part: &str) -> Result<()> {
+    #[doc(hidden)]
+    pub fn whole_leaves(&self, part: &str) -> Result<()> {
         let mut rows = self.rows.iter().filter(|leaf| self.active.get(**leaf) != Some(&false));
         rows.next().map_or(Ok(()), |leaf| {
             let found = format!(

@@ -33,12 +33,15 @@ pub(crate) trait Remote<T: Stage>: RemoteTree {
 /// Buffers kept between steps.
 pub struct Work {
     chunks: Chunks,
-    pub(crate) params: Table,
-    pub(crate) grads: Table,
+    #[doc(hidden)]
+    pub params: Table,
+    #[doc(hidden)]
+    pub grads: Table,
     pub(crate) rows: Rows,
     /// Leaves without a gradient; empty if all have one.
     pub(crate) absent: Vec<bool>,
-    pub(crate) path: String,
+    #[doc(hidden)]
+    pub path: String,
     sums: Vec<f64>,
     stored: Vec<Buffer>,
     converted_grads: Vec<Option<Buffer>>,
@@ -67,7 +70,8 @@ impl Work {
     /// # Errors
     ///
     /// As [`new`](Work::new).
-    pub(crate) fn new_for<T: Stage>(structure: &Structure, active: &[bool], transformation: &T) -> Result<Work> {
+    #[doc(hidden)]
+    pub fn new_for<T: Stage>(structure: &Structure, active: &[bool], transformation: &T) -> Result<Work> {
         Ok(Work::of_shape(structure, active, checked_shape(transformation)?))
     }
 
@@ -102,7 +106,8 @@ impl Work {
         }
     }
 
-    pub(crate) fn shape(&self) -> PassStructure {
+    #[doc(hidden)]
+    pub fn shape(&self) -> PassStructure {
         self.shape
     }
 
@@ -112,12 +117,14 @@ impl Work {
     }
 
     /// As [`fresh`](Work::fresh), for the active leaves only.
-    pub(crate) fn fresh_for(&self, structure: &Structure, active: &[bool]) -> Work {
+    #[doc(hidden)]
+    pub fn fresh_for(&self, structure: &Structure, active: &[bool]) -> Work {
         Work { ranks: self.ranks.clone(), ..Work::of_shape(structure, active, self.shape) }
     }
 
     /// Runs a step on the leaves in the tables; an empty gradient table means zero gradients.
-    pub(crate) fn step<T: Stage>(
+    #[doc(hidden)]
+    pub fn step<T: Stage>(
         &mut self,
         transformation: &T,
         state: &mut T::State,

@@ -3,16 +3,19 @@
 /// The outcome of a step. Each group of a partition has [its own](crate::wrapper::PartitionState::outcome).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    pub(crate) emitted: bool,
+    #[doc(hidden)]
+    pub emitted: bool,
     /// True if gradients were discarded, perhaps not all.
-    pub(crate) skipped: bool,
+    #[doc(hidden)]
+    pub skipped: bool,
     /// As [`Emission::Nothing`].
     pub(crate) held: bool,
 }
 
 impl Outcome {
     /// The outcome before the first transformation.
-    pub(crate) const GRADIENTS: Outcome = Outcome { emitted: true, skipped: false, held: false };
+    #[doc(hidden)]
+    pub const GRADIENTS: Outcome = Outcome { emitted: true, skipped: false, held: false };
 
     pub(crate) const NOTHING: Outcome = Outcome { emitted: false, skipped: false, held: true };
 

@@ -22,7 +22,8 @@ impl<'a> Examples<'a> {
     ///
     /// If a leaf lacks its parameter's shape behind a first axis of common length, if its dtype does not convert to the
     /// compute type without loss, or if the tree has no example.
-    pub(crate) fn of<G: Tree + ?Sized>(grads: &'a G, structure: &Structure) -> Result<Examples<'a>> {
+    #[doc(hidden)]
+    pub fn of<G: Tree + ?Sized>(grads: &'a G, structure: &Structure) -> Result<Examples<'a>> {
         let mut found = Vec::new();
         grads.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| found.push((String::from(path), leaf.parts))));
         let len = found.first().map_or(1, |(_, leaf)| leaf.shape.first().copied().unwrap_or(1));
@@ -45,19 +46,22 @@ impl<'a> Examples<'a> {
         Ok(Examples { leaves: found.into_iter().map(|(_, leaf)| leaf).collect(), len, borrow: PhantomData })
     }
 
-    pub(crate) fn len(&self) -> usize {
+    #[doc(hidden)]
+    pub fn len(&self) -> usize {
         self.len
     }
 
     /// Returns the sum of squares of one example's elements, each times `scale`.
-    pub(crate) fn squares(&self, leaf: usize, spec: &LeafSpec, example: usize, scale: f64) -> f64 {
+    #[doc(hidden)]
+    pub fn squares(&self, leaf: usize, spec: &LeafSpec, example: usize, scale: f64) -> f64 {
         let mut sum = 0.0;
         self.visit(leaf, spec, example, Squares(&mut sum, scale));
         sum
     }
 
     /// Adds one example's elements, times `factor`, in the state's memory order.
-    pub(crate) fn add(&self, leaf: usize, spec: &LeafSpec, example: usize, factor: f64, to: &mut [f64]) {
+    #[doc(hidden)]
+    pub fn add(&self, leaf: usize, spec: &LeafSpec, example: usize, factor: f64, to: &mut [f64]) {
         self.visit(leaf, spec, example, AddTimes { factor, to });
     }
 

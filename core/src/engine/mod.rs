@@ -45,7 +45,7 @@ mod stage_chunk;
 mod stored;
 mod summary;
 mod sums;
-pub(crate) mod table;
+pub mod table;
 mod tile;
 mod tile_driver;
 mod transform;
@@ -55,8 +55,7 @@ mod walk;
 mod whole;
 
 pub use absent::{Absent, Skips};
-pub use bounds::{Bounds, is_blocked};
-pub(crate) use bounds::{clamp};
+pub use bounds::{Bounds, clamp, is_blocked};
 pub(crate) use chain::chain_methods;
 pub use chain::{ChainRun, Stages};
 pub(crate) use chunks::CHUNK;

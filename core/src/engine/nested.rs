@@ -34,7 +34,8 @@ impl Nested {
     /// # Errors
     ///
     /// If the transformation has too many barriers.
-    pub(crate) fn new<T: Stage>(structure: &Structure, active: &[bool], transformation: &T) -> Result<Nested> {
+    #[doc(hidden)]
+    pub fn new<T: Stage>(structure: &Structure, active: &[bool], transformation: &T) -> Result<Nested> {
         let work = Work::new_for(structure, active, transformation)?;
         Ok(Nested { structure: structure.clone(), active: active.into(), work })
     }
@@ -78,7 +79,8 @@ impl Nested {
     }
 
     /// As [`Stage::check`], for these parameters.
-    pub(crate) fn check<T: Stage>(
+    #[doc(hidden)]
+    pub fn check<T: Stage>(
         &self,
         transformation: &T,
         state: &T::State,
@@ -116,7 +118,8 @@ impl Nested {
 
     /// Runs a step on the outer step's parameters, of the same structure, and writes the updates to `sink`.
     #[allow(clippy::too_many_arguments, reason = "as `run`, with arrays one by one")]
-    pub(crate) fn run_on<T: Stage>(
+    #[doc(hidden)]
+    pub fn run_on<T: Stage>(
         &mut self,
         transformation: &T,
         state: &mut T::State,

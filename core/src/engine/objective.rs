@@ -60,16 +60,19 @@ pub struct Trial<P, F> {
 
 impl<P, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Trial<P, F> {
     /// Without a copy, only [`call`](Self::call) works.
-    pub(crate) fn new(point: Option<P>, f: F) -> Self {
+    #[doc(hidden)]
+    pub fn new(point: Option<P>, f: F) -> Self {
         Trial { point, f, table: Table::new(), path: String::new(), evaluation_buffer: Vec::new() }
     }
 
     /// The copy, as of its last call.
-    pub(crate) fn point(&mut self) -> &mut Option<P> {
+    #[doc(hidden)]
+    pub fn point(&mut self) -> &mut Option<P> {
         &mut self.point
     }
 
-    pub(crate) fn call(&mut self, params: &P, structure: &Structure, gradient: &mut Moments) -> Result<f64> {
+    #[doc(hidden)]
+    pub fn call(&mut self, params: &P, structure: &Structure, gradient: &mut Moments) -> Result<f64> {
         let Trial { f, table, path, .. } = self;
         f(params, Some(GradientSink { structure, table, path, to: gradient }))
     }

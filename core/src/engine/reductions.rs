@@ -56,7 +56,8 @@ impl<'a> Sums<'a> {
     }
 
     /// Returns true for `f64` leaves, whose squares can overflow or vanish.
-    pub(crate) fn is_double(&self, leaf: usize) -> bool {
+    #[doc(hidden)]
+    pub fn is_double(&self, leaf: usize) -> bool {
         self.structure.leaves()[leaf].dtype() == DType::F64
     }
 

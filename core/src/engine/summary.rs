@@ -230,7 +230,8 @@ impl Summary {
     }
 
     /// Returns the factor of the direction, if known.
-    pub(crate) fn sign(&self) -> Option<f64> {
+    #[doc(hidden)]
+    pub fn sign(&self) -> Option<f64> {
         match self {
             Summary::Part { effect, .. } => effect.sign,
             Summary::Chain(members) | Summary::NamedChain(members) => {

@@ -204,7 +204,8 @@ pub(crate) fn grads_mut<G: TreeMut + ?Sized>(
     write(tree, table, path, Check { absent, advice, on_types: IN_PLACE, ..Check::of(GRADIENTS, structure) })
 }
 
-pub(crate) fn params<P: Tree + ?Sized>(
+#[doc(hidden)]
+pub fn params<P: Tree + ?Sized>(
     tree: &P,
     structure: &Structure,
     table: &mut Table,
@@ -213,7 +214,8 @@ pub(crate) fn params<P: Tree + ?Sized>(
     read(tree, table, path, Check::of(PARAMS, structure))
 }
 
-pub(crate) fn grads<G: Tree + ?Sized>(
+#[doc(hidden)]
+pub fn grads<G: Tree + ?Sized>(
     tree: &G,
     structure: &Structure,
     table: &mut Table,

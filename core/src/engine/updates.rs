@@ -12,13 +12,16 @@ use crate::tree::{LeafMut, LeafParts, LeafRef, LeafSpec, Structure, Tree, TreeMu
 /// applied.
 #[derive(Clone, Debug)]
 pub struct Updates {
-    pub(crate) structure: Arc<Structure>,
-    pub(crate) leaves: Vec<Buffer>,
+    #[doc(hidden)]
+    pub structure: Arc<Structure>,
+    #[doc(hidden)]
+    pub leaves: Vec<Buffer>,
     pub(crate) outcome: Outcome,
 }
 
 impl Updates {
-    pub(crate) fn new(structure: Arc<Structure>) -> Updates {
+    #[doc(hidden)]
+    pub fn new(structure: Arc<Structure>) -> Updates {
         let leaves = structure.leaves().iter().map(|l| Buffer::zeros(l.dtype(), l.len())).collect();
         Updates { structure, leaves, outcome: Outcome::NOTHING }
     }

@@ -22,7 +22,8 @@ pub struct WholeTree<'a> {
     pub(crate) absent: &'a [bool],
     pub(crate) stored: &'a mut [Buffer],
     pub(crate) rows: &'a mut [LeafRows],
-    pub(crate) params: &'a Table,
+    #[doc(hidden)]
+    pub params: &'a Table,
     /// The gradients; empty in a flush.
     pub(crate) grads: &'a [TableLeaf],
     /// True if `stored` holds the updates, else `grads`.
@@ -95,7 +96,8 @@ impl WholeTree<'_> {
     }
 
     /// Returns the bounds, if the loss is minimized within bounds.
-    pub(crate) fn bounds(&self) -> Option<Arc<Bounds>> {
+    #[doc(hidden)]
+    pub fn bounds(&self) -> Option<Arc<Bounds>> {
         self.objective.as_ref()?.bounds()
     }
 
@@ -236,7 +238,8 @@ impl WholeTree<'_> {
     }
 
     /// Returns true if this step can evaluate the loss at other points; false in a flush.
-    pub(crate) fn has_objective(&self) -> bool {
+    #[doc(hidden)]
+    pub fn has_objective(&self) -> bool {
         self.objective.is_some()
     }
 
@@ -248,7 +251,8 @@ impl WholeTree<'_> {
         *self.trial_params = params;
     }
 
-    pub(crate) fn objective(&mut self) -> Option<&mut dyn EvaluateLoss> {
+    #[doc(hidden)]
+    pub fn objective(&mut self) -> Option<&mut dyn EvaluateLoss> {
         self.objective.as_mut().map(|evaluate_loss| &mut **evaluate_loss as &mut dyn EvaluateLoss)
     }
 

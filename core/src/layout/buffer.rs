@@ -11,7 +11,8 @@ pub struct BufferSpec {
 }
 
 impl BufferSpec {
-    pub(crate) fn new(path: impl Into<String>, dtype: impl Into<String>, shape: impl Into<Vec<usize>>) -> BufferSpec {
+    #[doc(hidden)]
+    pub fn new(path: impl Into<String>, dtype: impl Into<String>, shape: impl Into<Vec<usize>>) -> BufferSpec {
         BufferSpec { path: path.into(), dtype: dtype.into(), shape: shape.into() }
     }
 

@@ -72,7 +72,8 @@ impl LeafSpec {
     }
 
     /// Returns a leaf of this path with another dtype, and this or its own shape.
-    pub(crate) fn standing_for(&self, dtype: DType, shape: Option<Vec<usize>>) -> LeafSpec {
+    #[doc(hidden)]
+    pub fn standing_for(&self, dtype: DType, shape: Option<Vec<usize>>) -> LeafSpec {
         let path = self.path.clone();
         match shape {
             Some(shape) => LeafSpec::new(path, dtype, shape),
@@ -135,7 +136,8 @@ impl LeafSpec {
     }
 
     /// Calls `place` with each element's place in the state arrays, in row-major order.
-    pub(crate) fn each_place(&self, mut place: impl FnMut(usize)) {
+    #[doc(hidden)]
+    pub fn each_place(&self, mut place: impl FnMut(usize)) {
         let order = dense_strides(&self.shape);
         for run in Cursor::new(&self.shape, &order, &self.strides, 0).take(self.len()) {
             (0..run.len as isize).for_each(|i| place((run.offset + i * run.stride) as usize));

@@ -84,9 +84,12 @@ pub fn sort_axes(axes: &mut [usize], stride: &dyn Fn(usize) -> isize) {
 /// `len` elements, `stride` apart, the first at `offset` from the array's first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Run {
-    pub(crate) offset: isize,
-    pub(crate) stride: isize,
-    pub(crate) len: usize,
+    #[doc(hidden)]
+    pub offset: isize,
+    #[doc(hidden)]
+    pub stride: isize,
+    #[doc(hidden)]
+    pub len: usize,
 }
 
 /// The offsets of a strided array, from its first element.
@@ -137,7 +140,8 @@ pub struct Cursor {
 
 impl Cursor {
     /// Starts at element `start` in the order of the dense strides `order`.
-    pub(crate) fn new(shape: &[usize], order: &[isize], strides: &[isize], start: usize) -> Cursor {
+    #[doc(hidden)]
+    pub fn new(shape: &[usize], order: &[isize], strides: &[isize], start: usize) -> Cursor {
         let axes = axes_by_stride(shape, order);
         let place = axes.iter().map(|&a| start / order[a].max(1) as usize % shape[a].max(1)).collect();
         Cursor {
@@ -147,7 +151,8 @@ impl Cursor {
         }
     }
 
-    pub(crate) fn take(&mut self, len: usize) -> impl Iterator<Item = Run> + '_ {
+    #[doc(hidden)]
+    pub fn take(&mut self, len: usize) -> impl Iterator<Item = Run> + '_ {
         let mut left = len;
         core::iter::from_fn(move || {
             (left > 0).then(|| {

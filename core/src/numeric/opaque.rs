@@ -17,13 +17,15 @@ pub struct Always<C>(C);
 
 impl<C: Real> Always<C> {
     #[inline(always)]
-    pub(crate) fn new() -> Always<C> {
+    #[doc(hidden)]
+    pub fn new() -> Always<C> {
         Always(core::hint::black_box(C::zero()))
     }
 
     /// Returns `x` unchanged.
     #[inline(always)]
-    pub(crate) fn store(self, x: C) -> C {
+    #[doc(hidden)]
+    pub fn store(self, x: C) -> C {
         x.masked(C::all_bits_set(), self.0)
     }
 }

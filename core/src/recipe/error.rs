@@ -80,7 +80,8 @@ impl ConfigError {
     }
 
     /// Returns both values, or both's problems.
-    pub(crate) fn both<A, B>(a: Result<A>, b: Result<B>) -> Result<(A, B)> {
+    #[doc(hidden)]
+    pub fn both<A, B>(a: Result<A>, b: Result<B>) -> Result<(A, B)> {
         match (a, b) {
             (Ok(a), Ok(b)) => Ok((a, b)),
             (a, b) => Err(ConfigError::joined(a.err(), b.err())),
@@ -93,7 +94,8 @@ impl ConfigError {
 
     /// Removes the consequences of a missing argument, which is reported itself.
     #[cfg(feature = "config")]
-    pub(crate) fn of_given(mut self) -> Result<()> {
+    #[doc(hidden)]
+    pub fn of_given(mut self) -> Result<()> {
         self.0.retain(|problem| !matches!(problem, Problem::Refused { error, .. } if error.is_missing()));
         ConfigError::all([self])
     }

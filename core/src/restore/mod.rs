@@ -34,23 +34,30 @@ pub struct Saved<'a> {
 #[derive(Clone, Copy, Default)]
 pub struct BufferSpecs<'a> {
     pub(crate) there: &'a [BufferSpec],
-    pub(crate) here: &'a [BufferSpec],
+    #[doc(hidden)]
+    pub here: &'a [BufferSpec],
     /// True if they are loaded, and so must agree.
-    pub(crate) loads: bool,
+    #[doc(hidden)]
+    pub loads: bool,
 }
 
 /// A fitting state, to be filled.
 pub(crate) struct Fit<T: Stage> {
-    pub(crate) state: OptState<T>,
+    #[doc(hidden)]
+    pub state: OptState<T>,
     /// The source of each value of the state.
-    pub(crate) sources: Vec<Source>,
+    #[doc(hidden)]
+    pub sources: Vec<Source>,
     /// The saved arrays that become parameters.
     #[cfg_attr(not(feature = "checkpoint"), expect(dead_code, reason = "only checkpoints have parameters"))]
-    pub(crate) params: Vec<usize>,
+    #[doc(hidden)]
+    pub params: Vec<usize>,
     #[cfg_attr(not(feature = "checkpoint"), expect(dead_code, reason = "checkpoints fill parameters too"))]
-    pub(crate) moves: Resolved,
+    #[doc(hidden)]
+    pub moves: Resolved,
     #[cfg_attr(not(feature = "checkpoint"), expect(dead_code, reason = "only checkpoints may differ"))]
-    pub(crate) differed: Vec<String>,
+    #[doc(hidden)]
+    pub differed: Vec<String>,
 }
 
 impl Saved<'_> {
@@ -59,7 +66,8 @@ impl Saved<'_> {
     /// # Errors
     ///
     /// With every difference that is not permitted.
-    pub(crate) fn fit<T: Stage, P: Tree + ?Sized>(
+    #[doc(hidden)]
+    pub fn fit<T: Stage, P: Tree + ?Sized>(
         &self,
         may_differ: Option<&[String]>,
         migration: &Migration,

@@ -79,7 +79,7 @@ pub use piecewise::{
 pub use polynomial::{Linear, Polynomial, linear, polynomial};
 pub use product::{Product, product};
 #[cfg(feature = "config")]
-pub(crate) use recipe::schemas;
+pub use recipe::schemas;
 pub use rex::{Rex, rex};
 pub use several::Several;
 pub use sgdr::{Sgdr, sgdr};

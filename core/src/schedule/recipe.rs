@@ -44,7 +44,7 @@ fn prototype(name: &str) -> Option<Schedule> {
 }
 
 #[cfg(feature = "config")]
-pub(crate) fn schemas() -> Vec<(&'static str, String)> {
+pub fn schemas() -> Vec<(&'static str, String)> {
     let of = |name: &'static str| {
         let (mut properties, mut required) = (Vec::new(), Vec::new());
         let mut note = |argument: &'static str, setting: &mut dyn Setting| {

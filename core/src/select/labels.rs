@@ -166,7 +166,8 @@ impl Labels {
         }
     }
 
-    pub(crate) fn noting(self, text: &'static str, of: impl Fn(&LeafSpec) -> bool + Send + Sync + 'static) -> Labels {
+    #[doc(hidden)]
+    pub fn noting(self, text: &'static str, of: impl Fn(&LeafSpec) -> bool + Send + Sync + 'static) -> Labels {
         Labels { note: Some((text, Mask::by(of))), ..self }
     }
 
@@ -189,7 +190,8 @@ impl Labels {
     }
 
     /// Returns the distinct labels, and the index of each leaf's label.
-    pub(crate) fn groups(&self, structure: &Structure, what: &str) -> Result<(Vec<Label>, Vec<usize>)> {
+    #[doc(hidden)]
+    pub fn groups(&self, structure: &Structure, what: &str) -> Result<(Vec<Label>, Vec<usize>)> {
         let mut all: Vec<Label> = match &self.rule {
             Rule::By(function) => structure.leaves().iter().map(|leaf| function.of(leaf)).collect(),
             Rule::Tree(entries) => entries.iter().map(|(_, label)| label.clone()).collect(),

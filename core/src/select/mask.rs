@@ -258,7 +258,8 @@ impl Not for Mask {
 }
 
 impl Mask {
-    pub(crate) fn is_all(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_all(&self) -> bool {
         matches!(self.0, Rule::Constant(true))
     }
 

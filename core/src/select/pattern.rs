@@ -11,16 +11,19 @@ use crate::tree::Structure;
 pub struct Pattern(Arc<str>);
 
 impl Pattern {
-    pub(crate) fn new(glob: impl Into<Arc<str>>) -> Pattern {
+    #[doc(hidden)]
+    pub fn new(glob: impl Into<Arc<str>>) -> Pattern {
         Pattern(glob.into())
     }
 
-    pub(crate) fn text(&self) -> &str {
+    #[doc(hidden)]
+    pub fn text(&self) -> &str {
         &self.0
     }
 
     /// Returns true if a path matches; [`resolve`](Self::resolve) has validated the pattern.
-    pub(crate) fn matches(&self, path: &str) -> bool {
+    #[doc(hidden)]
+    pub fn matches(&self, path: &str) -> bool {
         fast_glob::glob_match(&*self.0, path)
     }
 
@@ -38,7 +41,8 @@ impl Pattern {
     }
 
     /// Returns the matching leaves; fails without any.
-    pub(crate) fn resolve(&self, structure: &Structure, what: &str) -> Result<Vec<bool>> {
+    #[doc(hidden)]
+    pub fn resolve(&self, structure: &Structure, what: &str) -> Result<Vec<bool>> {
         let glob = &*self.0;
         let matches = |glob: &str| structure.paths().map(|path| fast_glob::glob_match(glob, path)).collect::<Vec<_>>();
         let matched = self.any(structure, what)?;

@@ -12,8 +12,10 @@ use crate::tree::{LeafMut, LeafRef, Structure};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ItemName {
-    pub(crate) field: String,
-    pub(crate) of: Owner,
+    #[doc(hidden)]
+    pub field: String,
+    #[doc(hidden)]
+    pub of: Owner,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,7 +49,8 @@ pub enum Single {
 }
 
 impl Single {
-    pub(crate) fn same(&self, other: &Single) -> bool {
+    #[doc(hidden)]
+    pub fn same(&self, other: &Single) -> bool {
         (self.kind(), self.bits()) == (other.kind(), other.bits())
     }
 
@@ -77,7 +80,8 @@ impl Single {
         }
     }
 
-    pub(crate) fn kind(&self) -> Kind {
+    #[doc(hidden)]
+    pub fn kind(&self) -> Kind {
         match self {
             Single::Count(_) => Kind::Count,
             Single::Flag(_) => Kind::Flag,
@@ -112,7 +116,8 @@ impl ItemMut<'_> {
     }
 
     /// Writes a single value; returns false for another kind.
-    pub(crate) fn set(self, value: Single) -> bool {
+    #[doc(hidden)]
+    pub fn set(self, value: Single) -> bool {
         match (self, value) {
             (ItemMut::Count(count), Single::Count(value)) => *count = Count::new(value),
             (ItemMut::Flag(flag), Single::Flag(value)) => *flag = Flag::new(value),

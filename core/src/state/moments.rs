@@ -217,7 +217,8 @@ impl Moments {
     }
 
     /// Iterates over all magnitudes.
-    pub(crate) fn sizes(&self) -> impl Iterator<Item = f64> + '_ {
+    #[doc(hidden)]
+    pub fn sizes(&self) -> impl Iterator<Item = f64> + '_ {
         fn of<C: Real>(moments: &Moments, leaf: usize) -> Vec<f64> {
             moments.get::<C>(leaf).unwrap_or_default().iter().map(|x| x.as_f64().abs()).collect()
         }
@@ -293,7 +294,8 @@ impl Moments {
     }
 
     /// Copies arrays of compute types that both have, in memory order.
-    pub(crate) fn copy_from(&mut self, from: &Moments) {
+    #[doc(hidden)]
+    pub fn copy_from(&mut self, from: &Moments) {
         for leaf in 0..self.arrays.len() {
             if let (Some(to), Some(from)) = (self.get_mut::<f64>(leaf), from.get::<f64>(leaf)) {
                 to.copy_from_slice(from);
@@ -311,7 +313,8 @@ impl Moments {
         self.arrays[leaf].clone_from(&from.arrays[leaf]);
     }
 
-    pub(crate) fn layout_hash(&self) -> impl Hash + '_ {
+    #[doc(hidden)]
+    pub fn layout_hash(&self) -> impl Hash + '_ {
         LayoutHash(self)
     }
 
@@ -338,12 +341,14 @@ impl Moments {
         self.arrays.get_mut(leaf)?.as_mut().map(|a| a.data.as_bytes_mut())
     }
 
-    pub(crate) fn views(&self) -> impl Iterator<Item = (usize, LeafRef<'_>)> {
+    #[doc(hidden)]
+    pub fn views(&self) -> impl Iterator<Item = (usize, LeafRef<'_>)> {
         let leaf = |array: &MomentArray| LeafRef::lend(array.parts()).of_part(array.part.clone());
         self.arrays.iter().enumerate().filter_map(move |(i, array)| Some((i, leaf(array.as_ref()?))))
     }
 
-    pub(crate) fn views_mut(&mut self) -> impl Iterator<Item = (usize, LeafMut<'_>)> {
+    #[doc(hidden)]
+    pub fn views_mut(&mut self) -> impl Iterator<Item = (usize, LeafMut<'_>)> {
         let leaf = |array: &mut MomentArray| LeafMut::lend(array.parts()).of_part(array.part.clone());
         self.arrays.iter_mut().enumerate().filter_map(move |(i, array)| Some((i, leaf(array.as_mut()?))))
     }

@@ -12,7 +12,8 @@ use crate::tree::{PartOf, Structure};
 /// A value's description, without the elements.
 #[derive(Clone, Debug)]
 pub struct ItemSpec {
-    pub(crate) name: ItemName,
+    #[doc(hidden)]
+    pub name: ItemName,
     pub(crate) kind: Kind,
     pub(crate) array: Option<(DType, Vec<usize>)>,
     /// A single value to move.
@@ -91,11 +92,14 @@ pub(crate) struct Parts {
     /// Each old field's paths in the new state.
     pub(crate) to: Vec<Vec<String>>,
     /// New parts that start afresh, each with an optional exception inside.
-    pub(crate) fresh: Vec<(String, Option<String>)>,
+    #[doc(hidden)]
+    pub fresh: Vec<(String, Option<String>)>,
     /// Fresh parts that must exist.
-    pub(crate) must_exist: Vec<String>,
+    #[doc(hidden)]
+    pub must_exist: Vec<String>,
     /// Parts whose arrays may change dtype.
-    pub(crate) cast: Vec<String>,
+    #[doc(hidden)]
+    pub cast: Vec<String>,
     /// Parts inserted where nothing is, nor after it.
     pub(crate) without_effect: Vec<String>,
     /// Groups of a split part: each has some of its leaves.
@@ -105,12 +109,14 @@ pub(crate) struct Parts {
     /// Parts that start as the old parameters.
     pub(crate) of_params: Vec<String>,
     /// Old fields that become the parameters.
-    pub(crate) to_params: Vec<usize>,
+    #[doc(hidden)]
+    pub to_params: Vec<usize>,
     pub(crate) dropped: HashSet<usize>,
 }
 
 impl Parts {
-    pub(crate) fn is_fresh(&self, field: &str) -> bool {
+    #[doc(hidden)]
+    pub fn is_fresh(&self, field: &str) -> bool {
         let is_in = |part: &str| below(field, part).is_some();
         self.fresh.iter().any(|(part, but)| is_in(part) && !but.as_deref().is_some_and(is_in))
     }
@@ -118,7 +124,8 @@ impl Parts {
 
 #[cfg(feature = "checkpoint")]
 impl Parts {
-    pub(crate) fn is_of_params(&self, field: &str) -> bool {
+    #[doc(hidden)]
+    pub fn is_of_params(&self, field: &str) -> bool {
         self.of_params.iter().any(|part| below(field, part).is_some())
     }
 }

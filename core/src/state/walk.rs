@@ -106,12 +106,14 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     }
 
     /// Returns a walk that shows each [`part`](Self::part) instead of fields.
-    pub(crate) fn of_parts(sink: &'w mut dyn FnMut(&str, &'a dyn Any)) -> Self {
+    #[doc(hidden)]
+    pub fn of_parts(sink: &'w mut dyn FnMut(&str, &'a dyn Any)) -> Self {
         StateWalk::to(ReadSink::Parts(sink))
     }
 
     /// Shows a part as a whole if the walk is for parts, else returns it to be walked.
-    pub(crate) fn part<S: Any>(&mut self, part: &'a S) -> Option<&'a S> {
+    #[doc(hidden)]
+    pub fn part<S: Any>(&mut self, part: &'a S) -> Option<&'a S> {
         if let ReadSink::Parts(sink) = &mut self.sink {
             sink(&self.path, part);
             return None;
@@ -249,7 +251,8 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     }
 
     /// Sets the next count of the part's schedules, if not its field `count`.
-    pub(crate) fn clock(&mut self, count: Count) {
+    #[doc(hidden)]
+    pub fn clock(&mut self, count: Count) {
         if let ReadSink::Readings(reader) = &mut self.sink {
             reader.clock(count.get());
         }
@@ -343,7 +346,8 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         done
     }
 
-    pub(crate) fn within<T>(&mut self, key: &str, nested: &mut dyn FnMut(&mut Self) -> T) -> T {
+    #[doc(hidden)]
+    pub fn within<T>(&mut self, key: &str, nested: &mut dyn FnMut(&mut Self) -> T) -> T {
         let parent = enter(&mut self.path, &key);
         let done = nested(self);
         self.path.truncate(parent);

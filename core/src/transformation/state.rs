@@ -43,7 +43,8 @@ pub struct OptState<T: Stage> {
     lent: bool,
     by_leaf: bool,
     /// Cached evaluations, for [`minimize_step`](crate::Minimize::minimize_step).
-    pub(crate) eval_cache: Option<Box<EvaluationCache>>,
+    #[doc(hidden)]
+    pub eval_cache: Option<Box<EvaluationCache>>,
     #[cfg(feature = "checkpoint")]
     evaluated: Evaluated,
 }
@@ -79,7 +80,8 @@ impl<T: Stage> OptState<T> {
     }
 
     /// As `new`; `by_leaf` counts updates by leaf, because some begin later than others.
-    pub(crate) fn new_counting<P: Tree + ?Sized>(transformation: &T, params: &P, by_leaf: bool) -> Result<OptState<T>> {
+    #[doc(hidden)]
+    pub fn new_counting<P: Tree + ?Sized>(transformation: &T, params: &P, by_leaf: bool) -> Result<OptState<T>> {
         transformation.validate()?;
         let structure = Structure::of(params)?;
         refuse_shared(params)?;
@@ -114,7 +116,8 @@ impl<T: Stage> OptState<T> {
     }
 
     #[cfg(feature = "checkpoint")]
-    pub(crate) fn is_by_leaf(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_by_leaf(&self) -> bool {
         self.by_leaf
     }
 
@@ -129,7 +132,8 @@ impl<T: Stage> OptState<T> {
     }
 
     /// As [`zero_updates`](Self::zero_updates), in other dtypes.
-    pub(crate) fn zero_updates_of(&self, dtype: impl Fn(&LeafSpec) -> DType) -> Updates {
+    #[doc(hidden)]
+    pub fn zero_updates_of(&self, dtype: impl Fn(&LeafSpec) -> DType) -> Updates {
         Updates::of_types(self.structure.clone(), dtype)
     }
 
@@ -187,7 +191,8 @@ impl<T: Stage> OptState<T> {
 
     /// Returns whether these are the last parameters to evaluate with, not the trained ones.
     #[cfg(feature = "checkpoint")]
-    pub(crate) fn is_evaluated<P: Tree + ?Sized>(&self, params: &P) -> bool {
+    #[doc(hidden)]
+    pub fn is_evaluated<P: Tree + ?Sized>(&self, params: &P) -> bool {
         match self.evaluated.0.load(Ordering::Relaxed) {
             0 => false,
             sum => sum == check_sum(params),
@@ -200,7 +205,8 @@ impl<T: Stage> OptState<T> {
     }
 
     /// Checks that the state is complete and fits.
-    pub(crate) fn usable(&self) -> Result<()> {
+    #[doc(hidden)]
+    pub fn usable(&self) -> Result<()> {
         if self.poisoned { Err(Error::poisoned()) } else { self.fits() }
     }
 
@@ -322,7 +328,8 @@ impl<T: Stage> OptState<T> {
     }
 
     /// Does a step from a known value and gradient.
-    pub(crate) fn step_from<P: TreeMut + ?Sized>(
+    #[doc(hidden)]
+    pub fn step_from<P: TreeMut + ?Sized>(
         &mut self,
         transformation: &T,
         params: &mut P,
@@ -336,7 +343,8 @@ impl<T: Stage> OptState<T> {
     }
 
     /// Returns the structure, to keep while the state changes.
-    pub(crate) fn shared_structure(&self) -> Arc<Structure> {
+    #[doc(hidden)]
+    pub fn shared_structure(&self) -> Arc<Structure> {
         self.structure.clone()
     }
 

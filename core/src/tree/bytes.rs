@@ -37,7 +37,8 @@ fn swap(bytes: &mut [u8], size: usize) {
 }
 
 impl LeafRef<'_> {
-    pub(crate) fn read_bytes<E>(&self, mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+    #[doc(hidden)]
+    pub fn read_bytes<E>(&self, mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let (parts, size) = (&self.parts, self.parts.size());
         if parts.as_in_files() {
             // SAFETY: borrowed while `self` is, and dense.
@@ -55,7 +56,8 @@ impl LeafRef<'_> {
         })
     }
 
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    #[doc(hidden)]
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.dtype().bytes(self.parts.data.len()));
         let Ok(()) = self.read_bytes(|chunk| -> Result<(), core::convert::Infallible> {
             all.extend_from_slice(chunk);
@@ -67,7 +69,8 @@ impl LeafRef<'_> {
 
 impl LeafMut<'_> {
     /// Fills the bytes in order, in chunks. On an error, the chunks before it are already replaced.
-    pub(crate) fn write_bytes<E>(&mut self, mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
+    #[doc(hidden)]
+    pub fn write_bytes<E>(&mut self, mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
         let (parts, size) = (&self.parts, self.parts.size());
         if parts.as_in_files() {
             // SAFETY: borrowed exclusively while `self` is, and dense.
@@ -90,7 +93,8 @@ impl LeafMut<'_> {
     /// Copies the elements of a leaf of the same shape, in any memory order.
     ///
     /// Elements of another type are rounded, and so are 8-bit elements that move to other blocks.
-    pub(crate) fn copy_from(&mut self, from: &LeafRef<'_>) {
+    #[doc(hidden)]
+    pub fn copy_from(&mut self, from: &LeafRef<'_>) {
         debug_assert!(self.shape() == from.shape(), "checked by the caller");
         let moved = self.dtype().is_quantized() && self.parts.strides_unless(&from.parts.strides).is_some();
         if self.dtype() != from.dtype() || moved {
@@ -99,7 +103,8 @@ impl LeafMut<'_> {
         self.take_bytes(&from.to_bytes());
     }
 
-    pub(crate) fn take_bytes(&mut self, mut rest: &[u8]) {
+    #[doc(hidden)]
+    pub fn take_bytes(&mut self, mut rest: &[u8]) {
         let Ok(()) = self.write_bytes(|chunk| -> Result<(), core::convert::Infallible> {
             let (now, later) = rest.split_at(chunk.len());
             chunk.copy_from_slice(now);

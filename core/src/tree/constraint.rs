@@ -120,7 +120,8 @@ pub struct ConstrainedLeaf<'a> {
 }
 
 impl<'a> ConstrainedLeaf<'a> {
-    pub(crate) fn new(function: &'static str, spec: &'a LeafSpec) -> ConstrainedLeaf<'a> {
+    #[doc(hidden)]
+    pub fn new(function: &'static str, spec: &'a LeafSpec) -> ConstrainedLeaf<'a> {
         ConstrainedLeaf { function, spec }
     }
 

@@ -19,16 +19,19 @@ use crate::numeric::simd::current_simd_level;
 #[derive(Clone, Debug)]
 pub struct LeafParts {
     /// The first element in logical order, with the number of elements.
-    pub(crate) data: RawSlice,
+    #[doc(hidden)]
+    pub data: RawSlice,
     pub(crate) shape: Shape,
-    pub(crate) strides: Strides,
+    #[doc(hidden)]
+    pub strides: Strides,
 }
 
 impl LeafParts {
     // Inlined, like all constructors of leaves: to return a leaf by copy costs a tenth of the time of a step on a small
     // leaf.
     #[inline(always)]
-    pub(crate) fn new(data: RawSlice, shape: &[usize], strides: &[isize]) -> LeafParts {
+    #[doc(hidden)]
+    pub fn new(data: RawSlice, shape: &[usize], strides: &[isize]) -> LeafParts {
         LeafParts { data, shape: axes(shape), strides: axes(strides) }
     }
 
@@ -156,21 +159,26 @@ impl LeafParts {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PartOf {
-    pub(crate) begins: usize,
+    #[doc(hidden)]
+    pub begins: usize,
     /// Its shape.
-    pub(crate) shape: Vec<usize>,
+    #[doc(hidden)]
+    pub shape: Vec<usize>,
     /// Its strides.
-    pub(crate) strides: Vec<isize>,
+    #[doc(hidden)]
+    pub strides: Vec<isize>,
 }
 
 /// A leaf for reading: a float array of any layout, borrowed.
 #[derive(Clone, Debug)]
 pub struct LeafRef<'a> {
-    pub(crate) parts: LeafParts,
+    #[doc(hidden)]
+    pub parts: LeafParts,
     /// The rows of a row-sparse gradient.
     pub(crate) rows: Option<&'a [usize]>,
     /// The whole array, if this is a chunk of sharded state.
-    pub(crate) part: Option<Box<PartOf>>,
+    #[doc(hidden)]
+    pub part: Option<Box<PartOf>>,
     borrow: PhantomData<&'a [u8]>,
 }
 
@@ -194,13 +202,15 @@ impl<'a> LeafRef<'a> {
 
     /// Returns a leaf over memory borrowed for `'a`: the caller has such a reference to its owner.
     #[inline(always)]
-    pub(crate) fn lend(parts: LeafParts) -> LeafRef<'a> {
+    #[doc(hidden)]
+    pub fn lend(parts: LeafParts) -> LeafRef<'a> {
         LeafRef { parts, rows: None, part: None, borrow: PhantomData }
     }
 
     /// Returns a leaf of 8-bit elements; `None` if the bytes do not match their number.
     #[cfg(feature = "serde")]
-    pub(crate) fn quantized(bytes: &'a [u8], dtype: DType, shape: &[usize], strides: &[isize]) -> Option<LeafRef<'a>> {
+    #[doc(hidden)]
+    pub fn quantized(bytes: &'a [u8], dtype: DType, shape: &[usize], strides: &[isize]) -> Option<LeafRef<'a>> {
         let len = elements(shape).filter(|_| strides.len() == shape.len())?;
         let data = RawSlice::quantized(bytes, dtype, len)?;
         is_dense(shape, strides, &matching_strides(shape, strides))
@@ -247,9 +257,11 @@ impl<'a> LeafRef<'a> {
 /// A leaf for writing: a float array of any layout, borrowed exclusively.
 #[derive(Debug)]
 pub struct LeafMut<'a> {
-    pub(crate) parts: LeafParts,
+    #[doc(hidden)]
+    pub parts: LeafParts,
     /// The whole array, if this is a chunk of sharded state.
-    pub(crate) part: Option<Box<PartOf>>,
+    #[doc(hidden)]
+    pub part: Option<Box<PartOf>>,
     borrow: PhantomData<&'a mut [u8]>,
 }
 
@@ -275,7 +287,8 @@ impl<'a> LeafMut<'a> {
 
     /// Returns a leaf over memory borrowed exclusively for `'a`: the caller has such a reference to its owner.
     #[inline(always)]
-    pub(crate) fn lend(parts: LeafParts) -> LeafMut<'a> {
+    #[doc(hidden)]
+    pub fn lend(parts: LeafParts) -> LeafMut<'a> {
         LeafMut { parts, part: None, borrow: PhantomData }
     }
 

@@ -36,12 +36,14 @@ impl Structure {
 
     /// Returns a structure of row-major leaves.
     #[cfg(feature = "serde")]
-    pub(crate) fn from_parts<'a>(leaves: impl Iterator<Item = (&'a str, DType, &'a [usize])>) -> Structure {
+    #[doc(hidden)]
+    pub fn from_parts<'a>(leaves: impl Iterator<Item = (&'a str, DType, &'a [usize])>) -> Structure {
         Structure { leaves: leaves.map(|(path, dtype, shape)| LeafSpec::new(path, dtype, shape)).collect() }
     }
 
     /// Returns these leaves, whose paths must differ.
-    pub(crate) fn from_leaves(leaves: Vec<LeafSpec>) -> Structure {
+    #[doc(hidden)]
+    pub fn from_leaves(leaves: Vec<LeafSpec>) -> Structure {
         Structure { leaves }
     }
 
@@ -66,7 +68,8 @@ impl Structure {
         Structure { leaves: vec![LeafSpec::new("", dtype, [len])] }
     }
 
-    pub(crate) fn observed<T: Tree + ?Sized>(tree: &T) -> Structure {
+    #[doc(hidden)]
+    pub fn observed<T: Tree + ?Sized>(tree: &T) -> Structure {
         Structure::by(&|walk| tree.walk(walk))
     }
 
@@ -162,7 +165,8 @@ impl Structure {
     }
 
     /// As `differences`, with dtypes that `fits(ours, theirs)` accepts.
-    pub(crate) fn compare(&self, other: &Structure, fits: fn(DType, DType) -> bool) -> Vec<Difference> {
+    #[doc(hidden)]
+    pub fn compare(&self, other: &Structure, fits: fn(DType, DType) -> bool) -> Vec<Difference> {
         let mut found = Vec::new();
         let [own_numbers, numbers] = [self.numbers(), other.numbers()];
         for ours in &self.leaves {

@@ -32,7 +32,8 @@ type LayoutSink<'w> = dyn FnMut(&str, Layout) + 'w;
 type BufferSink<'a, 'w> = dyn FnMut(&str, &'a dyn Buffer) + 'w;
 
 impl<'a, 'w> Walk<'a, 'w> {
-    pub(crate) fn new(path: &'w mut String, sink: &'w mut dyn FnMut(&str, LeafRef<'a>)) -> Self {
+    #[doc(hidden)]
+    pub fn new(path: &'w mut String, sink: &'w mut dyn FnMut(&str, LeafRef<'a>)) -> Self {
         path.clear();
         Walk { path, sink, constraints: None, buffers: None, layouts: None, rows: Rows::AsTree }
     }
@@ -42,7 +43,8 @@ impl<'a, 'w> Walk<'a, 'w> {
         Walk { rows: Rows::AsLeaf, ..Walk::new(path, sink) }
     }
 
-    pub(crate) fn of_constraints(
+    #[doc(hidden)]
+    pub fn of_constraints(
         path: &'w mut String,
         sink: &'w mut dyn FnMut(&str, LeafRef<'a>),
         constraints: &'w mut dyn FnMut(&str, Arc<dyn Constraint>),
@@ -219,7 +221,8 @@ impl<'a, 'w> Walk<'a, 'w> {
     ///
     /// `parts` yields a numbered leaf's replacements in turn, with paths from here. Allocates only if the current path
     /// is not empty.
-    pub(crate) fn instead<T: Tree + ?Sized>(&mut self, tree: &'a T, parts: &mut Parts<'_, LeafRef<'a>>) {
+    #[doc(hidden)]
+    pub fn instead<T: Tree + ?Sized>(&mut self, tree: &'a T, parts: &mut Parts<'_, LeafRef<'a>>) {
         let (here, mut replacing) = (self.path.len(), Replacing::default());
         self.through(tree, &mut |sink, path, _, leaf| replacing.next(parts, sink, (here, path), leaf));
     }
@@ -277,7 +280,8 @@ type BufferSinkMut<'w> = dyn FnMut(&str, &mut dyn Buffer) + 'w;
 pub(super) type HandleSink<'w> = dyn FnMut(&str, &mut dyn Handle) + 'w;
 
 impl<'a, 'w> WalkMut<'a, 'w> {
-    pub(crate) fn new(path: &'w mut String, sink: &'w mut dyn FnMut(&str, LeafMut<'a>)) -> Self {
+    #[doc(hidden)]
+    pub fn new(path: &'w mut String, sink: &'w mut dyn FnMut(&str, LeafMut<'a>)) -> Self {
         path.clear();
         WalkMut { path, sink, handles: None, buffers: None }
     }
@@ -291,7 +295,8 @@ impl<'a, 'w> WalkMut<'a, 'w> {
         WalkMut { handles: Some(handles), ..WalkMut::new(path, sink) }
     }
 
-    pub(crate) fn of_buffers(
+    #[doc(hidden)]
+    pub fn of_buffers(
         path: &'w mut String,
         sink: &'w mut dyn FnMut(&str, LeafMut<'a>),
         buffers: &'w mut dyn FnMut(&str, &mut dyn Buffer),
@@ -372,7 +377,8 @@ impl<'a, 'w> WalkMut<'a, 'w> {
     }
 
     /// As [`Walk::instead`].
-    pub(crate) fn instead<T: TreeMut + ?Sized>(&mut self, tree: &'a mut T, parts: &mut Parts<'_, LeafMut<'a>>) {
+    #[doc(hidden)]
+    pub fn instead<T: TreeMut + ?Sized>(&mut self, tree: &'a mut T, parts: &mut Parts<'_, LeafMut<'a>>) {
         let (here, mut replacing) = (self.path.len(), Replacing::default());
         self.through(tree, &mut |sink, path, _, leaf| replacing.next(parts, sink, (here, path), leaf));
     }

@@ -109,18 +109,6 @@ fn object(arguments: &[(&str, String)], required: &[&str]) -> String {
     )
 }
 
-impl FromRecipe for Member {
-    fn from_recipe(node: &Node<'_>) -> Result<Member> {
-        let mut member = placeholder();
-        node.build_into(&mut member)?;
-        Ok(member)
-    }
-
-    fn schema() -> String {
-        r##"{"$ref": "#/$defs/transformation"}"##.into()
-    }
-}
-
 fn read_freeze(node: &Node<'_>) -> Result<Member> {
     Ok(Box::new(freeze(node.fields(&["mask"])?.required::<Mask>("mask")?)))
 }

@@ -88,10 +88,9 @@ impl Rule for ScaleByAcprop {
 
     fn scalars<C: Real>(&self, clock: Clock) -> AcpropScalars<C> {
         let [b1, b2, eps, eps_root] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps, &self.eps_root], clock.count);
-        let nu_weight = match clock.updates {
-            0 => 0.0,
-            updates => 1.0 / Clock { updates: updates - 1, ..clock }.bias_correction(b2),
-        };
+        let mut before = clock;
+        before.updates = clock.updates.saturating_sub(1);
+        let nu_weight = if clock.updates == 0 { 0.0 } else { 1.0 / before.bias_correction(b2) };
         // Upper bound of `before` without gradients: `eps_root`, and rounding of `steps` and `1 − b2ᵗ`.
         let steps = (clock.updates as f64).min(1.0 / (1.0 - b2));
         let rounding = 2.0 * C::epsilon().as_f64() * steps + 4.0 * f64::EPSILON / (1.0 - b2);

@@ -20,7 +20,8 @@ impl Svd {
     ///
     /// Vectors of zero singular values are arbitrary but orthogonal. All are NaN if an element is not finite, or if the
     /// iteration does not converge, which has not been observed.
-    pub(crate) fn left(
+    #[doc(hidden)]
+    pub fn left(
         &mut self,
         [rows, cols]: [usize; 2],
         rank: usize,

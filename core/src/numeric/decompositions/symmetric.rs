@@ -27,7 +27,8 @@ impl Symmetric {
     ///
     /// All results are NaN if an element is not finite, or if the iteration does not converge, which has not been
     /// observed.
-    pub(crate) fn decompose(&mut self, n: usize, element: impl Fn(usize, usize) -> f64) {
+    #[doc(hidden)]
+    pub fn decompose(&mut self, n: usize, element: impl Fn(usize, usize) -> f64) {
         self.n = n;
         self.matrix.clear();
         self.matrix.extend((0..n).flat_map(|i| (0..n).map(move |j| (i, j))).map(|(i, j)| element(i, j)));
@@ -44,12 +45,14 @@ impl Symmetric {
     }
 
     /// Returns eigenvalue `k`, the largest first.
-    pub(crate) fn value(&self, k: usize) -> f64 {
+    #[doc(hidden)]
+    pub fn value(&self, k: usize) -> f64 {
         self.order[k].0 * self.scale
     }
 
     /// Returns eigenvector `k`, of length 1.
-    pub(crate) fn vector(&self, k: usize) -> &[f64] {
+    #[doc(hidden)]
+    pub fn vector(&self, k: usize) -> &[f64] {
         &self.vectors[self.order[k].1 * self.n..][..self.n]
     }
 }

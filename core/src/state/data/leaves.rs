@@ -18,7 +18,8 @@ pub(crate) struct Leaf {
 }
 
 impl Leaves {
-    pub(crate) fn of(structure: &Structure) -> Leaves {
+    #[doc(hidden)]
+    pub fn of(structure: &Structure) -> Leaves {
         let leaf = |leaf: &crate::tree::LeafSpec| Leaf {
             path: leaf.path().into(),
             dtype: leaf.dtype(),
@@ -29,7 +30,8 @@ impl Leaves {
     }
 
     /// Returns the structure; `None` if a leaf exceeds the address space.
-    pub(crate) fn structure(&self) -> Option<Structure> {
+    #[doc(hidden)]
+    pub fn structure(&self) -> Option<Structure> {
         self.leaves
             .iter()
             .all(|leaf| fits_in_memory(&leaf.shape, leaf.dtype))

@@ -19,7 +19,8 @@ use crate::engine::{
     TileScratch, Transform, Viewed, Walk, on_tile,
 };
 use crate::error::Result;
-use crate::needs::{Includes, Needs, Nothing};
+use crate::needs::{Includes, Needs, Nothing, ValueAndGradFn};
+use crate::recipe::{self, FromRecipe, Node};
 use crate::program::{ErasedTile, OnTile, Traced};
 
 /// A type-erased transformation, for chains composed at run time.
@@ -165,5 +166,18 @@ impl<T: Stage> OnTile for RecordedTile<'_, T> {
 
     fn double(&self, tile: &mut Tile<'_, Traced<f64>>) {
         on_tile(self.inside, (self.state, self.run), self.place, self.range, tile);
+    }
+}
+
+/// Read by the [`Builder`](recipe::Builder) of the config.
+impl FromRecipe for Boxed<ValueAndGradFn> {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<Self> {
+        let mut member: Self = Box::new(());
+        node.build_into(&mut member)?;
+        Ok(member)
+    }
+
+    fn schema() -> String {
+        r##"{"$ref": "#/$defs/transformation"}"##.into()
     }
 }

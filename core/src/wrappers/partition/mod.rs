@@ -66,7 +66,8 @@ pub struct Partition<G> {
 }
 
 impl<G> Partition<G> {
-    pub(crate) fn members_mut(&mut self) -> &mut G {
+    #[doc(hidden)]
+    pub fn members_mut(&mut self) -> &mut G {
         &mut self.members
     }
 }

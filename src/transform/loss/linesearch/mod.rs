@@ -12,7 +12,7 @@ use crate::{Element, Real};
 use crate::internal::numeric::{convert, with_dtype};
 use crate::internal::engine::{Bounds, add_rounded, dot, is_blocked};
 use crate::part::{LeafVisitor, WholeLeaf, WholeTree};
-use crate::schedule::clamp;
+use crate::internal::engine::clamp;
 use crate::state::Moments;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -153,7 +153,7 @@ impl WeightDimensionNumbers {
             MatrixAxes::NoMatrix => None,
             MatrixAxes::Axes(numbers) => Some(numbers.clone()),
             // Fewer axes get those of a matrix, which do not fit.
-            MatrixAxes::Flattened(layout) => numbers_of(layout, leaf.ndim().max(2)),
+            MatrixAxes::Flattened(layout) => numbers_of(*layout, leaf.ndim().max(2)),
         };
         if let Some((_, axes)) = self.by_path.iter().flatten().find(|(path, _)| subtree::holds(path, leaf.path())) {
             return numbers(axes);

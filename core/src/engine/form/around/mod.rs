@@ -114,7 +114,8 @@ impl Runs {
 
     /// Declares that the inner transformation only estimates a value for the wrapper's update. The wrapper runs even if
     /// the inner transformation emits nothing.
-    pub(crate) const fn estimates(self) -> Runs {
+    #[doc(hidden)]
+    pub const fn estimates(self) -> Runs {
         Runs { estimates: true, ..self }
     }
 

@@ -8,7 +8,7 @@ use super::super::scale_by_muon::one_matrix;
 use crate::arguments::{Argument, Arguments, Visit};
 use crate::internal::engine::{ParamSource, Sink, Work};
 use crate::Updates;
-use crate::schedule::table;
+use crate::internal::engine::table;
 use crate::internal::numeric::Svd;
 use crate::internal::numeric::{matmul, matrix};
 use crate::GradientTransformation;
