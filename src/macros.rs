@@ -1,5 +1,12 @@
 //! The declaration of named optimizers.
 
+use crate::GradientTransformation;
+
+/// Calls the method of a supertrait without a path.
+pub(crate) fn describe<T: GradientTransformation>(transformation: &T) -> String {
+    transformation.describe()
+}
+
 /// Declares a named optimizer.
 ///
 /// It generates a struct around a chain called `chain`, the setters, the list of arguments, and the transformation.
@@ -138,7 +145,7 @@ macro_rules! optimizer {
             }
 
             fn describe(&self) -> String {
-                format!("{}[{}]", $name, self.chain.describe())
+                format!("{}[{}]", $name, $crate::macros::describe(&self.chain))
             }
         }
 

@@ -90,7 +90,8 @@ pub struct MismatchReport {
     #[doc(hidden)]
     pub hints: Vec<String>,
     /// Verbs of a migration that together make it fit, one per line.
-    pub(crate) proposed: Vec<String>,
+    #[doc(hidden)]
+    pub proposed: Vec<String>,
 }
 
 impl From<Vec<String>> for MismatchReport {

@@ -60,7 +60,7 @@ pub mod numeric {
 
 /// Protocols between the engine and the parts that evaluate losses or run other transformations.
 pub mod engine {
-    pub use crate::engine::{clamp, table};
+    pub use crate::engine::clamp;
     pub use crate::engine::Stage;
     pub use crate::engine::Absent;
     pub use crate::engine::Bounds;
@@ -70,11 +70,8 @@ pub mod engine {
     pub use crate::engine::HoldsBack;
     pub use crate::engine::InnerRuns;
     pub use crate::engine::Job;
-    pub use crate::engine::Nested;
-    pub use crate::engine::ParamSource;
-    pub use crate::engine::Sink;
+    pub use crate::engine::{Arrays, Nested};
     pub use crate::engine::Trial;
-    pub use crate::engine::Work;
     pub use crate::engine::add_rounded;
     pub use crate::engine::current_simd_level;
     pub use crate::engine::dispatch;

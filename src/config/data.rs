@@ -195,6 +195,7 @@ fn value_of(recipe: &Recipe) -> Value {
         Recipe::Map(entries) => {
             Value::Object(entries.iter().map(|(key, value)| (key.clone(), value_of(value))).collect::<Map<_, _>>())
         }
+        _ => Value::String(recipe.to_string()),
     }
 }
 

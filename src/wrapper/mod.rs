@@ -6,7 +6,6 @@ mod apply_if_finite;
 mod cautious;
 mod conditionally;
 mod freeze;
-mod graft;
 mod mechanize;
 mod params_average;
 mod params_ema;
@@ -15,7 +14,7 @@ mod quantized;
 mod schedule_free;
 mod skip_on_spike;
 
-pub use gradchain_core::wrappers::{AdversarialGradient, AdversarialGradientState, Allow, Boxed, BoxedState, DynNamed, DynTransformation, DynamicLossScale, DynamicLossScaleState, EveryK, Flatten, FlattenState, Freezable, FreezableMemory, FreezableState, Hyperparams, InjectHyperparams, InjectHyperparamsMemory, InjectHyperparamsState, IntoGroup, Lookahead, LookaheadMemory, LookaheadState, LossScale, Masked, MaskedState, Master, MasterState, MultiSteps, MultiStepsMemory, MultiStepsState, Named, NamedChain, NamedState, NoSkip, OpaqueSam, Partition, PartitionState, Sam, SamState, Sharded, ShardedState, SkipAbsent, SkipAbsentMemory, SkipAbsentState, SkipLargeUpdates, SkipNotFinite, SkipUpdate, allow, boxed, chain, dynamic_loss_scale, flatten, freezable, inject_hyperparams, injected_hyperparams, lookahead, masked, master, multi_steps, named_chain, narrow, partition, sam, sharded, skip_absent, skip_large_updates, skip_not_finite};
+pub use gradchain_core::wrappers::{Graft, GraftState, graft, AdversarialGradient, AdversarialGradientState, Allow, Boxed, BoxedState, DynNamed, DynTransformation, DynamicLossScale, DynamicLossScaleState, EveryK, Flatten, FlattenState, Freezable, FreezableMemory, FreezableState, Hyperparams, InjectHyperparams, InjectHyperparamsMemory, InjectHyperparamsState, IntoGroup, Lookahead, LookaheadMemory, LookaheadState, LossScale, Masked, MaskedState, Master, MasterState, MultiSteps, MultiStepsMemory, MultiStepsState, Named, NamedChain, NamedState, NoSkip, OpaqueSam, Partition, PartitionState, Sam, SamState, Sharded, ShardedState, SkipAbsent, SkipAbsentMemory, SkipAbsentState, SkipLargeUpdates, SkipNotFinite, SkipUpdate, allow, boxed, chain, dynamic_loss_scale, flatten, freezable, inject_hyperparams, injected_hyperparams, lookahead, masked, master, multi_steps, named_chain, narrow, partition, sam, sharded, skip_absent, skip_large_updates, skip_not_finite};
 
 pub use crate::part::WholeTreeTransformation;
 pub use apply_if_finite::{ApplyIfFinite, ApplyIfFiniteMemory, ApplyIfFiniteState, apply_if_finite};
@@ -26,7 +25,6 @@ pub use conditionally::{
     step_lt, step_mod, value_if, value_lt,
 };
 pub use freeze::{freeze, selective_transform};
-pub use graft::{Graft, GraftState, graft};
 pub use mechanize::{Mechanize, MechanizeMemory, MechanizeState, mechanize};
 pub use params_average::{ParamsAverageMemory, ParamsAverageState};
 pub use params_ema::{ParamsEma, params_ema};

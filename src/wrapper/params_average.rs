@@ -1,6 +1,7 @@
 //! The common part of [`params_ema`](super::params_ema()) and [`params_swa`](super::params_swa()): an optimizer and an
 //! average of its parameters.
 
+use super::{ParamsEma, ParamsSwa};
 use crate::GradientTransformation;
 use crate::part::prelude::*;
 use crate::state::EvaluateAs;
@@ -53,7 +54,7 @@ memory! {
     evaluate |memory| {
         // While no weight is positive, evaluation uses the trained parameters.
         let share = if memory.mass.get() == 0.0 { 1.0 } else { memory.share.get() };
-        EvaluateAs { slot: 0, params_weight: share, array_weight: 1.0 - share }
+        EvaluateAs::new(0, share, 1.0 - share)
     };
     clock averaged;
 }
@@ -83,23 +84,23 @@ pub struct Accumulate<C> {
 macro_rules! averages {
     ($P:ident) => {
         impl<T: GradientTransformation> Wrapper for $P<T> {
-            type Memory = $crate::wrapper::ParamsAverageMemory;
+            type Memory = ParamsAverageMemory;
             const RUNS: Runs = Runs::DECIDED.inner_only();
 
-            fn start(&self, memory: &mut $crate::wrapper::ParamsAverageMemory, _: &InitContext<'_>) -> Result<()> {
+            fn start(&self, memory: &mut ParamsAverageMemory, _: &InitContext<'_>) -> Result<()> {
                 memory.starts_as_params = self.starts_as_params();
                 memory.mass.set(if self.starts_as_params() { 1.0 } else { 0.0 });
                 Ok(())
             }
 
-            fn decide(&self, memory: &mut $crate::wrapper::ParamsAverageMemory, _: &StepContext<'_>, _: f64) -> Decision {
+            fn decide(&self, memory: &mut ParamsAverageMemory, _: &StepContext<'_>, _: f64) -> Decision {
                 memory.taken = memory.share.get();
                 if memory.taken != 0.0 { Decision::Run } else { Decision::InnerOnly }
             }
 
             fn finish(
                 &self,
-                memory: &mut $crate::wrapper::ParamsAverageMemory,
+                memory: &mut ParamsAverageMemory,
                 _: Decision,
                 inside: Option<Outcome>,
                 _: &mut T::State,
@@ -129,7 +130,7 @@ macro_rules! averages {
                 if self.starts_as_params() { slot.starts_as_params() } else { slot }
             }
 
-            fn scalars<C: Real>(&self, memory: &$crate::wrapper::ParamsAverageMemory, _: usize) -> Accumulate<C> {
+            fn scalars<C: Real>(&self, memory: &ParamsAverageMemory, _: usize) -> Accumulate<C> {
                 let share = memory.taken;
                 Accumulate { share: C::of(share), complement: C::of(1.0 - share), is_mostly_average: share < 0.5 }
             }
@@ -144,4 +145,6 @@ macro_rules! averages {
         }
     };
 }
-pub(super) use averages;
+
+averages!(ParamsEma);
+averages!(ParamsSwa);

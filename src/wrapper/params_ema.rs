@@ -1,4 +1,4 @@
-use super::params_average::{Accumulate, Averages, averages};
+use super::params_average::Averages;
 use crate::GradientTransformation;
 use crate::part::prelude::*;
 
@@ -122,5 +122,3 @@ impl<T: GradientTransformation> Averages for ParamsEma<T> {
         Some(if gain == 0.0 { 0.0 } else { gain / mass.get() })
     }
 }
-
-averages!(ParamsEma);

@@ -1,4 +1,4 @@
-use super::params_average::{Accumulate, Averages, averages};
+use super::params_average::Averages;
 use crate::GradientTransformation;
 use crate::part::prelude::*;
 
@@ -91,5 +91,3 @@ impl<T: GradientTransformation> Averages for ParamsSwa<T> {
         Some(1.0 / mass.get())
     }
 }
-
-averages!(ParamsSwa);

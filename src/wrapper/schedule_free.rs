@@ -195,7 +195,7 @@ impl State for ScheduleFreeState {
     }
     fn evaluate_as(&self) -> Option<EvaluateAs> {
         let b1 = self.b1.get();
-        Some(EvaluateAs { slot: 0, params_weight: 1.0 / b1, array_weight: -(1.0 - b1) / b1 })
+        Some(EvaluateAs::new(0, 1.0 / b1, -(1.0 - b1) / b1))
     }
 }
 

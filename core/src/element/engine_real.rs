@@ -149,8 +149,10 @@ pub trait TypeFamily {
 
 /// The two members of a [`TypeFamily`] family.
 pub struct BothTypes<F: TypeFamily> {
-    pub(crate) single: F::Of<f32>,
-    pub(crate) double: F::Of<f64>,
+    #[doc(hidden)]
+    pub single: F::Of<f32>,
+    #[doc(hidden)]
+    pub double: F::Of<f64>,
 }
 
 /// Implements a [`Real`] in memory, by bits.

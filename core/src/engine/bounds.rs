@@ -7,8 +7,10 @@ use crate::state::Moments;
 /// in the leaf's dtype.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    pub(crate) lower: Moments,
-    pub(crate) upper: Moments,
+    #[doc(hidden)]
+    pub lower: Moments,
+    #[doc(hidden)]
+    pub upper: Moments,
 }
 
 impl Bounds {

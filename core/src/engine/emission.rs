@@ -9,7 +9,8 @@ pub struct Outcome {
     #[doc(hidden)]
     pub skipped: bool,
     /// As [`Emission::Nothing`].
-    pub(crate) held: bool,
+    #[doc(hidden)]
+    pub held: bool,
 }
 
 impl Outcome {

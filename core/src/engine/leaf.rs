@@ -11,7 +11,7 @@ use crate::state::Moments;
 use crate::tree::{Cursor, LeafParts, LeafSpec, Strided, Structure};
 
 #[derive(Clone, Debug)]
-pub(crate) struct TableLeaf {
+pub struct TableLeaf {
     pub(crate) data: RawSlice,
     /// The strides, if not in the state's memory order; then no slice of `data` may be made.
     pub(crate) strided: Option<Strided>,

@@ -81,8 +81,8 @@ pub(crate) use leaf::{read_leaf, write_leaf};
 pub use lint::Warning;
 pub(crate) use lint::refuse_mistakes;
 pub(crate) use messages::Layout;
-pub use nested::{Nested};
-pub(crate) use nested::{Arrays};
+pub use nested::{Arrays, Nested};
+
 pub use objective::{Evaluate, GradientSink, Trial};
 pub(crate) use objective::{EvaluateLoss, Objective};
 pub(crate) use pass::{Pass, run_own_loops};

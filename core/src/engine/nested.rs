@@ -10,7 +10,7 @@ use super::ranks::Ranks;
 use super::{InitContext, Outcome, Sink, Stage, StepContext, Work};
 use crate::error::{Error, Result};
 use crate::state::Moments;
-use crate::tree::Structure;
+use crate::tree::{LeafSpec, Structure};
 
 /// Buffers to run an inner transformation at a barrier, on the parameters' leaves or another structure's. They are not
 /// saved. Gradients, parameters and updates are [`Moments`] of the structure.
@@ -20,12 +20,19 @@ pub struct Nested {
     work: Work,
 }
 
-pub(crate) struct Arrays<'a> {
+pub struct Arrays<'a> {
     pub(crate) grads: &'a Moments,
     pub(crate) params: &'a Moments,
     /// Parameters outside the inner transformation, for evaluations of the loss.
     pub(crate) others: &'a [TableLeaf],
     pub(crate) updates: &'a mut Moments,
+}
+
+impl<'a> Arrays<'a> {
+    /// Returns arrays for all active leaves.
+    pub fn new(grads: &'a Moments, params: &'a Moments, updates: &'a mut Moments) -> Arrays<'a> {
+        Arrays { grads, params, others: &[], updates }
+    }
 }
 
 impl Nested {
@@ -34,7 +41,6 @@ impl Nested {
     /// # Errors
     ///
     /// If the transformation has too many barriers.
-    #[doc(hidden)]
     pub fn new<T: Stage>(structure: &Structure, active: &[bool], transformation: &T) -> Result<Nested> {
         let work = Work::new_for(structure, active, transformation)?;
         Ok(Nested { structure: structure.clone(), active: active.into(), work })
@@ -57,12 +63,13 @@ impl Nested {
     }
 
     /// Returns the initial state, in the quantization format of the outer state.
-    pub(crate) fn init<T: Stage>(
+    pub fn init<T: Stage>(
         &mut self,
         transformation: &T,
         outer: &InitContext<'_>,
         params: &Moments,
     ) -> Result<T::State> {
+        self.assert_fits(params);
         fill(params, &self.structure, &[], &mut self.work.params);
         let at = InitContext {
             structure: &self.structure,
@@ -79,8 +86,7 @@ impl Nested {
     }
 
     /// As [`Stage::check`], for these parameters.
-    #[doc(hidden)]
-    pub fn check<T: Stage>(
+    pub(crate) fn check<T: Stage>(
         &self,
         transformation: &T,
         state: &T::State,
@@ -91,6 +97,27 @@ impl Nested {
             return Err(Error::other_transformation(transformation.describe()));
         }
         transformation.check(state, &at.for_inner(&self.structure, params))
+    }
+
+    /// As [`Stage::check`]; `params` makes parameters for an argument that has changed.
+    ///
+    /// # Errors
+    ///
+    /// If the transformation could not have made the state.
+    pub fn check_on<T: Stage>(
+        &self,
+        transformation: &T,
+        state: &T::State,
+        at: &StepContext<'_>,
+        params: &dyn Fn() -> Result<Moments>,
+    ) -> Result<()> {
+        self.check(transformation, state, at, ParamSource::OnDemand(params))
+    }
+
+    /// The engine reads and writes arrays by the lengths of the structure.
+    fn assert_fits(&self, arrays: &Moments) {
+        let fits = |(leaf, spec): (usize, &LeafSpec)| arrays.raw(leaf).is_none_or(|array| array.len() == spec.len());
+        assert!(self.structure.leaves().iter().enumerate().all(fits), "arrays of another structure");
     }
 
     /// Returns an error if [`reinitialize`](Self::reinitialize) would fail on the outer step's leaves.
@@ -104,7 +131,7 @@ impl Nested {
     }
 
     /// Runs a step; without gradients it ignores `arrays.grads`.
-    pub(crate) fn run<T: Stage>(
+    pub fn run<T: Stage>(
         &mut self,
         transformation: &T,
         state: &mut T::State,
@@ -112,14 +139,14 @@ impl Nested {
         arrays: Arrays<'_>,
         objective: Option<&mut (dyn EvaluateLoss + '_)>,
     ) -> Outcome {
+        [arrays.grads, arrays.params, arrays.updates].iter().for_each(|arrays| self.assert_fits(arrays));
         fill(arrays.params, &self.structure, arrays.others, &mut self.work.params);
         self.run_filled(transformation, state, at, arrays.grads, Sink::Arrays(arrays.updates), objective)
     }
 
     /// Runs a step on the outer step's parameters, of the same structure, and writes the updates to `sink`.
     #[allow(clippy::too_many_arguments, reason = "as `run`, with arrays one by one")]
-    #[doc(hidden)]
-    pub fn run_on<T: Stage>(
+    pub(crate) fn run_on<T: Stage>(
         &mut self,
         transformation: &T,
         state: &mut T::State,

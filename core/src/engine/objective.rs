@@ -119,7 +119,7 @@ impl<'a> Objective<'a> {
 }
 
 /// Evaluates the loss and keeps the first error.
-pub(crate) trait EvaluateLoss {
+pub trait EvaluateLoss {
     /// Returns true after an error, which abandons the step.
     fn failed(&self) -> bool;
 

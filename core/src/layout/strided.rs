@@ -83,7 +83,7 @@ pub fn sort_axes(axes: &mut [usize], stride: &dyn Fn(usize) -> isize) {
 
 /// `len` elements, `stride` apart, the first at `offset` from the array's first.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Run {
+pub struct Run {
     #[doc(hidden)]
     pub offset: isize,
     #[doc(hidden)]

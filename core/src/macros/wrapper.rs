@@ -58,8 +58,12 @@ macro_rules! wrapper {
         #[derive(Clone, Debug)]
         #[must_use = "a transformation does nothing until it is given gradients"]
         $vis struct $W<$T $(, $X $(= $XD)?)? $(, const $Z: $ZT)?> {
-            pub(crate) inner: $T,
-            $(pub(crate) $a: $A $(<$G>)?,)*
+            #[doc(hidden)]
+            pub inner: $T,
+            $(
+                #[doc(hidden)]
+                pub $a: $A $(<$G>)?,
+            )*
         }
 
         #[allow(dead_code, reason = "a transformation may have no optional argument")]

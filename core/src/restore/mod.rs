@@ -21,19 +21,26 @@ use crate::tree::{BufferSpec, Difference, Structure, Tree};
 
 pub struct Saved<'a> {
     /// The name in messages.
-    pub(crate) display_name: String,
-    pub(crate) optimizer: &'a Value,
-    pub(crate) structure: &'a Structure,
-    pub(crate) buffer_specs: BufferSpecs<'a>,
-    pub(crate) items: Vec<ItemSpec>,
+    #[doc(hidden)]
+    pub display_name: String,
+    #[doc(hidden)]
+    pub optimizer: &'a Value,
+    #[doc(hidden)]
+    pub structure: &'a Structure,
+    #[doc(hidden)]
+    pub buffer_specs: BufferSpecs<'a>,
+    #[doc(hidden)]
+    pub items: Vec<ItemSpec>,
     /// True if it includes the parameters.
-    pub(crate) has_params: bool,
+    #[doc(hidden)]
+    pub has_params: bool,
 }
 
 /// Saved buffers, and the model's.
 #[derive(Clone, Copy, Default)]
 pub struct BufferSpecs<'a> {
-    pub(crate) there: &'a [BufferSpec],
+    #[doc(hidden)]
+    pub there: &'a [BufferSpec],
     #[doc(hidden)]
     pub here: &'a [BufferSpec],
     /// True if they are loaded, and so must agree.
@@ -42,7 +49,7 @@ pub struct BufferSpecs<'a> {
 }
 
 /// A fitting state, to be filled.
-pub(crate) struct Fit<T: Stage> {
+pub struct Fit<T: Stage> {
     #[doc(hidden)]
     pub state: OptState<T>,
     /// The source of each value of the state.

@@ -14,10 +14,13 @@ use crate::tree::{PartOf, Structure};
 pub struct ItemSpec {
     #[doc(hidden)]
     pub name: ItemName,
-    pub(crate) kind: Kind,
-    pub(crate) array: Option<(DType, Vec<usize>)>,
+    #[doc(hidden)]
+    pub kind: Kind,
+    #[doc(hidden)]
+    pub array: Option<(DType, Vec<usize>)>,
     /// A single value to move.
-    pub(crate) single: Option<Single>,
+    #[doc(hidden)]
+    pub single: Option<Single>,
 }
 
 impl ItemSpec {
@@ -88,7 +91,7 @@ pub trait Moves {
 
 /// The fate of a state's fields in a migration.
 #[derive(Default)]
-pub(crate) struct Parts {
+pub struct Parts {
     /// Each old field's paths in the new state.
     pub(crate) to: Vec<Vec<String>>,
     /// New parts that start afresh, each with an optional exception inside.

@@ -4,7 +4,7 @@ use core::fmt;
 
 /// A verb of a migration, on fields by path.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Verb {
+pub enum Verb {
     Rename { from: String, to: String },
     Insert(String),
     Remove(String),

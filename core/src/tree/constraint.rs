@@ -101,8 +101,10 @@ pub trait Constraint: fmt::Debug + Send + Sync + 'static {
 /// A raw leaf: its name below the leaf's own path, and its shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    pub(crate) name: &'static str,
-    pub(crate) shape: Vec<usize>,
+    #[doc(hidden)]
+    pub name: &'static str,
+    #[doc(hidden)]
+    pub shape: Vec<usize>,
 }
 
 impl Part {

@@ -21,7 +21,8 @@ pub struct LeafParts {
     /// The first element in logical order, with the number of elements.
     #[doc(hidden)]
     pub data: RawSlice,
-    pub(crate) shape: Shape,
+    #[doc(hidden)]
+    pub shape: Shape,
     #[doc(hidden)]
     pub strides: Strides,
 }

@@ -6,6 +6,7 @@ mod chain;
 mod dynamic_loss_scale;
 mod flatten;
 mod freezable;
+mod graft;
 mod inject_hyperparams;
 mod leaf_types;
 mod lookahead;
@@ -24,6 +25,7 @@ pub use chain::{NamedChain, NamedState, chain, named_chain};
 pub use dynamic_loss_scale::{DynamicLossScale, DynamicLossScaleState, LossScale, dynamic_loss_scale};
 pub use flatten::{Flatten, FlattenState, flatten};
 pub use freezable::{Freezable, FreezableMemory, FreezableState, freezable};
+pub use graft::{Graft, GraftState, graft};
 pub use inject_hyperparams::{
     Hyperparams, InjectHyperparams, InjectHyperparamsMemory, InjectHyperparamsState, inject_hyperparams,
     injected_hyperparams,

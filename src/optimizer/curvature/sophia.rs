@@ -87,7 +87,7 @@ optimizer! {
             update_interval: u64 [0.update_interval] "Sets the number of steps from one estimate of the diagonal to \
                                                       the next; at least 1.";
         optional: clip_threshold |it| it.chain.0.clip_threshold.as_mut();
-        shown: hessian_diagonal_fn |it| GradientTransformation::recipe(&it.chain.0.inner);
+        shown: hessian_diagonal_fn |it| it.chain.0.inner.recipe();
     }
 }
 

@@ -7,9 +7,9 @@ pub(super) fn warmed_up(learning_rate: &Hyperparam, steps: Option<u64>) -> Hyper
     match (learning_rate, steps.filter(|steps| *steps > 0)) {
         (_, None) => learning_rate.clone(),
         (Hyperparam::Number(peak), Some(steps)) => Schedule::from(warmup_constant(0.0, *peak, steps)).into(),
-        (Hyperparam::Schedule(schedule), Some(steps)) => {
-            let schedule = schedule.clone();
-            let value = move |count| Schedule::from(warmup_constant(0.0, schedule.at(count), steps)).at(count);
+        (_, Some(steps)) => {
+            let learning_rate = learning_rate.clone();
+            let value = move |count| Schedule::from(warmup_constant(0.0, learning_rate.at(count), steps)).at(count);
             Schedule::from(from_fn("warmed_up", value)).into()
         }
     }

@@ -51,7 +51,7 @@ impl Plateau {
     ///
     /// As `init` of [`reduce_on_plateau`](crate::transform::reduce_on_plateau).
     pub fn new(settings: ReduceOnPlateau) -> Result<Plateau> {
-        GradientTransformation::validate(&settings)?;
+        Part::validate(&settings)?;
         let state = settings.unseen();
         Ok(Plateau { settings, state })
     }

@@ -69,7 +69,7 @@ optimizer! {
         integers:
             rank: usize [0.rank] "Sets the maximum rank of a projected matrix.",
             update_proj_gap: u64 [0.update_proj_gap] "Sets the number of steps from one projection to the next.";
-        shown: base_optimizer |it| GradientTransformation::recipe(&it.chain.0.base_optimizer);
+        shown: base_optimizer |it| it.chain.0.base_optimizer.recipe();
     }
 }
 

@@ -166,8 +166,8 @@ impl<C: Real> Job for Rows<'_, C> {
     fn run_on<S: SimdType>(self) {
         // Each run's maxima stay in registers, of which AVX-512 has more.
         match S::SIMD {
-            SimdLevel::Baseline | SimdLevel::Avx2 => self.interleaved::<2>(),
             SimdLevel::Avx512 => self.interleaved::<8>(),
+            _ => self.interleaved::<2>(),
         }
     }
 }

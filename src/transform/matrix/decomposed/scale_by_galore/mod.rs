@@ -6,9 +6,7 @@ use std::sync::Arc;
 use super::super::WeightDimensionNumbers;
 use super::super::scale_by_muon::one_matrix;
 use crate::arguments::{Argument, Arguments, Visit};
-use crate::internal::engine::{ParamSource, Sink, Work};
-use crate::Updates;
-use crate::internal::engine::table;
+use crate::internal::engine::{Arrays, Nested};
 use crate::internal::numeric::Svd;
 use crate::internal::numeric::{matmul, matrix};
 use crate::GradientTransformation;
@@ -172,11 +170,11 @@ struct BaseInputs {
     matrices: Arc<[Option<MatrixOffsets>]>,
     structure: Arc<Structure>,
     active: Arc<[bool]>,
-    work: Work,
+    nested: Nested,
     /// Zeros in place of parameters.
-    zeros: Updates,
-    gradients: Updates,
-    updates: Updates,
+    zeros: Moments,
+    gradients: Moments,
+    updates: Moments,
     scratch: ScratchByType,
     svd: Svd,
 }
@@ -184,14 +182,23 @@ struct BaseInputs {
 /// A clone has its own scratch space.
 impl Clone for BaseInputs {
     fn clone(&self) -> BaseInputs {
-        let work = self.work.fresh_for(&self.structure, &self.active);
-        BaseInputs::new(self.matrices.clone(), self.structure.clone(), self.active.clone(), work)
+        BaseInputs {
+            matrices: self.matrices.clone(),
+            structure: self.structure.clone(),
+            active: self.active.clone(),
+            nested: self.nested.clone(),
+            zeros: self.zeros.clone(),
+            gradients: self.gradients.clone(),
+            updates: self.updates.clone(),
+            scratch: ScratchByType::default(),
+            svd: Svd::default(),
+        }
     }
 }
 
 impl Hash for BaseInputs {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        (&self.matrices, &self.structure, &self.active, self.work.shape()).hash(hasher);
+        (&self.matrices, &self.nested).hash(hasher);
     }
 }
 
@@ -206,11 +213,12 @@ impl BaseInputs {
         matrices: Arc<[Option<MatrixOffsets>]>,
         structure: Arc<Structure>,
         active: Arc<[bool]>,
-        work: Work,
-    ) -> BaseInputs {
-        let [zeros, gradients, updates] = [(); 3].map(|()| Updates::new(structure.clone()));
-        BaseInputs {
-            work,
+        nested: Nested,
+    ) -> Result<BaseInputs> {
+        let zeros = Moments::like(&structure, &active, 0.0, LeafSpec::dtype)?;
+        let [gradients, updates] = [(); 2].map(|()| zeros.clone());
+        Ok(BaseInputs {
+            nested,
             zeros,
             gradients,
             updates,
@@ -219,7 +227,7 @@ impl BaseInputs {
             matrices,
             structure,
             active,
-        }
+        })
     }
 }
 
@@ -319,31 +327,16 @@ impl<T: GradientTransformation<Needs = Nothing>> crate::part::WholeTreeTransform
             Some(vec![places.long.len(), places.rank])
         };
         let projector = Moments::with_shapes(at.structure(), at.active(), |leaf| leaf.dtype().compute(), sides)?;
-        let work = Work::new_for(&structure, at.active(), &self.base_optimizer)?;
-        let mut inside = BaseInputs::new(matrices, structure, at.active().into(), work);
-        let work = &mut inside.work;
-        table::params(&inside.zeros, &inside.structure, &mut work.params, &mut work.path)?;
-        let within = InitContext {
-            structure: &inside.structure,
-            active: at.active(),
-            params: &work.params,
-            by_leaf: false,
-            quantization: at.quantization,
-            in_full: false,
-            whole: None,
-        };
-        let base_optimizer_state = self.base_optimizer.init_state(&within)?;
-        work.params.clear();
+        let nested = Nested::new(&structure, at.active(), &self.base_optimizer)?;
+        let mut inside = BaseInputs::new(matrices, structure, at.active().into(), nested)?;
+        let base_optimizer_state = inside.nested.init(&self.base_optimizer, at, &inside.zeros)?;
         Ok(ScaleByGaloreState { count: Count::default(), projector, base_optimizer_state, inside, matrices: meant })
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        if state.inside.work.shape() != self.base_optimizer.shape() {
-            return Err(Error::other_transformation(self.base_optimizer.describe()));
-        }
-        let BaseInputs { structure, active, .. } = &state.inside;
-        let zeros = || Moments::like(structure, active, 0.0, |leaf| leaf.dtype().compute());
-        self.base_optimizer.check(&state.base_optimizer_state, &at.for_inner(structure, ParamSource::OnDemand(&zeros)))
+        let BaseInputs { structure, active, nested, .. } = &state.inside;
+        let zeros = || Moments::like(structure, active, 0.0, LeafSpec::dtype);
+        nested.check_on(&self.base_optimizer, &state.base_optimizer_state, at, &zeros)
     }
 
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
@@ -351,19 +344,9 @@ impl<T: GradientTransformation<Needs = Nothing>> crate::part::WholeTreeTransform
         state.count.increment();
         let ScaleByGaloreState { projector, base_optimizer_state, inside, .. } = state;
         tree.visit(&mut Project { projector, inside, reinitialize: count.is_multiple_of(self.update_proj_gap) });
-        let structure = inside.structure.clone();
-        let BaseInputs { work, zeros, gradients, updates, .. } = inside;
-        let fits = table::params(zeros, &structure, &mut work.params, &mut work.path).and(table::grads(
-            gradients,
-            &structure,
-            &mut work.grads,
-            &mut work.path,
-        ));
-        debug_assert!(fits.is_ok(), "both were made for this structure");
-        let within = at.for_inner(&structure, ParamSource::NONE);
-        work.step(&self.base_optimizer, base_optimizer_state, &within, None, Sink::Updates(&updates.leaves), None);
-        work.params.clear();
-        work.grads.clear();
+        let BaseInputs { nested, zeros, gradients, updates, .. } = &mut *inside;
+        let arrays = Arrays::new(gradients, zeros, updates);
+        nested.run(&self.base_optimizer, base_optimizer_state, at, arrays, None);
         tree.visit(&mut ProjectBack { projector, inside, scale: self.scale.at(count) });
     }
 }
@@ -403,7 +386,7 @@ struct Project<'a> {
 impl LeafVisitor for Project<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let BaseInputs { matrices, gradients, scratch, svd, .. } = &mut *self.inside;
-        let to = gradients.leaves[leaf.index].get_mut::<C>().unwrap_or_default();
+        let to = gradients.get_mut::<C>(leaf.index).unwrap_or_default();
         let (Some(places), Some(projector)) = (&matrices[leaf.index], self.projector.get_mut::<C>(leaf.index)) else {
             return to.copy_from_slice(leaf.u);
         };
@@ -440,7 +423,7 @@ struct ProjectBack<'a> {
 impl LeafVisitor for ProjectBack<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let BaseInputs { matrices, updates, scratch, .. } = &mut *self.inside;
-        let from = &*updates.leaves[leaf.index].get_mut::<C>().unwrap_or_default();
+        let from = updates.get::<C>(leaf.index).unwrap_or_default();
         let (Some(places), Some(projector)) = (&matrices[leaf.index], self.projector.get::<C>(leaf.index)) else {
             return leaf.u.copy_from_slice(from);
         };

@@ -1,12 +1,9 @@
-use crate::internal::engine::{HoldsBack, Nested, Sink, dot};
-use crate::GradientTransformation;
+use crate::engine::{HoldsBack, Nested, Sink, dot};
 use crate::needs::{Level, Needs};
-use crate::internal::engine::{InnerRuns};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
-use crate::tree::LeafSpec;
-use crate::internal::state::{is_safe, length};
+use crate::tree::{LeafSpec, is_safe, length};
 
 /// Combines the direction of one transformation's updates with the norm of another's, leaf by leaf.
 ///
@@ -58,7 +55,7 @@ use crate::internal::state::{is_safe, length};
 /// Agarwal, Anil, Hazan, Koren and Zhang, [Disentangling adaptive gradient methods from learning
 /// rates](https://arxiv.org/abs/2002.11803), 2020, algorithm 1, with a norm for each layer. Optax has none; Meta's
 /// distributed Shampoo for PyTorch has `grafting_config`. Differs: nothing is added to the divisor `‖d‖`.
-pub fn graft<D: GradientTransformation, M: GradientTransformation>(direction: D, magnitude: M) -> Graft<D, M> {
+pub fn graft<D: Stage, M: Stage>(direction: D, magnitude: M) -> Graft<D, M> {
     Graft { direction, magnitude }
 }
 
@@ -70,7 +67,7 @@ pub struct Graft<D, M> {
     magnitude: M,
 }
 
-impl<D: GradientTransformation, M: GradientTransformation> Part for Graft<D, M> {
+impl<D: Stage, M: Stage> Part for Graft<D, M> {
     const NAME: &'static str = "graft";
     type Form = Whole<<D::Needs as Needs>::Or<M::Needs>, Grafted>;
 
@@ -142,7 +139,7 @@ impl<D: State, M: State> State for GraftState<D, M> {
     }
 }
 
-impl<D: GradientTransformation, M: GradientTransformation> WholeTreeTransformation for Graft<D, M> {
+impl<D: Stage, M: Stage> WholeTreeTransformation for Graft<D, M> {
     type State = GraftState<D::State, M::State>;
     const SCOPE: Scope = Scope::TREE.reads_params();
 
@@ -191,7 +188,7 @@ impl<D: GradientTransformation, M: GradientTransformation> WholeTreeTransformati
 /// In [`Whole`]: the inner transformations of a [`graft`].
 pub enum Grafted {}
 
-impl<D: GradientTransformation, M: GradientTransformation> InnerRuns<Graft<D, M>> for Grafted {
+impl<D: Stage, M: Stage> InnerRuns<Graft<D, M>> for Grafted {
     fn needs(graft: &Graft<D, M>, _: Level) -> Level {
         graft.direction.needs().max(graft.magnitude.needs())
     }
