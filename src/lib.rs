@@ -103,13 +103,13 @@ pub mod transform;
 pub mod watch;
 pub mod wrapper;
 
-use gradchain_core::internal;
 pub use functions::*;
 #[cfg(feature = "derive")]
 pub use gradchain_core::State;
 #[cfg(feature = "half")]
 #[cfg_attr(docsrs, doc(cfg(feature = "half")))]
 pub use gradchain_core::half;
+use gradchain_core::internal;
 #[cfg(feature = "plot")]
 #[cfg_attr(docsrs, doc(cfg(feature = "plot")))]
 pub use gradchain_core::plot;

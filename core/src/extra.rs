@@ -191,10 +191,7 @@ where
 }
 
 /// Returns the value, and passes the gradient on if requested.
-pub fn deliver<V: Into<f64>, G: Tree>(
-    (value, gradient): (V, G),
-    to: Option<GradientSink<'_>>,
-) -> crate::Result<f64> {
+pub fn deliver<V: Into<f64>, G: Tree>((value, gradient): (V, G), to: Option<GradientSink<'_>>) -> crate::Result<f64> {
     to.map_or(Ok(()), |to| to.take(&gradient))?;
     Ok(value.into())
 }

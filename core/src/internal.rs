@@ -2,9 +2,6 @@
 
 /// Kernels under `#[target_feature]` and raw memory orders: their interfaces follow the loops.
 pub mod numeric {
-    #[cfg(feature = "checkpoint")]
-    pub use crate::memory::Buffer;
-    pub use crate::with_dtype;
     pub use crate::element::BothTypes;
     #[cfg(feature = "half")]
     pub use crate::element::HalfFloat;
@@ -17,6 +14,8 @@ pub mod numeric {
     pub use crate::layout::is_dense;
     pub use crate::layout::matching_strides;
     pub use crate::layout::sort_axes;
+    #[cfg(feature = "checkpoint")]
+    pub use crate::memory::Buffer;
     #[cfg(feature = "faer")]
     pub use crate::numeric::decompositions::Orthogonal;
     #[cfg(feature = "faer")]
@@ -56,12 +55,11 @@ pub mod numeric {
     pub use crate::numeric::sums::squares;
     pub use crate::numeric::sums::sum_pairs;
     pub use crate::numeric::sums::sum_tile;
+    pub use crate::with_dtype;
 }
 
 /// Protocols between the engine and the parts that evaluate losses or run other transformations.
 pub mod engine {
-    pub use crate::engine::clamp;
-    pub use crate::engine::Stage;
     pub use crate::engine::Absent;
     pub use crate::engine::Bounds;
     pub use crate::engine::Evaluate;
@@ -70,9 +68,15 @@ pub mod engine {
     pub use crate::engine::HoldsBack;
     pub use crate::engine::InnerRuns;
     pub use crate::engine::Job;
-    pub use crate::engine::{Arrays, Nested};
+    pub use crate::engine::LeafSlice;
+    pub use crate::engine::Observer;
+    pub use crate::engine::Observes;
+    pub use crate::engine::OneElementWithMemory;
+    pub use crate::engine::RuleWithMemory;
+    pub use crate::engine::Stage;
     pub use crate::engine::Trial;
     pub use crate::engine::add_rounded;
+    pub use crate::engine::clamp;
     pub use crate::engine::current_simd_level;
     pub use crate::engine::dispatch;
     pub use crate::engine::dot;
@@ -80,20 +84,36 @@ pub mod engine {
     pub use crate::engine::leaf::Table;
     pub use crate::engine::squares;
     pub use crate::engine::sum_tile;
+    pub use crate::engine::{Arrays, Nested};
     pub use crate::error::MismatchReport;
     pub use crate::evaluation_cache::CachedEvaluation;
     pub use crate::evaluation_cache::EvaluationCache;
     pub use crate::extra::deliver;
-    pub use crate::engine::LeafSlice;
-    pub use crate::engine::Observer;
-    pub use crate::engine::Observes;
-    pub use crate::engine::OneElementWithMemory;
-    pub use crate::engine::RuleWithMemory;
 }
 
 /// Walks that checkpoints, configs and fits share with the engine.
 pub mod state {
-    pub use crate::{memory, state_fields};
+    pub use crate::select::pattern::Pattern;
+    pub use crate::select::subtree;
+    pub use crate::state::INNER;
+    pub use crate::state::Item;
+    pub use crate::state::ItemMut;
+    pub use crate::state::ItemName;
+    pub use crate::state::ItemSpec;
+    pub use crate::state::Moves;
+    pub use crate::state::Owner;
+    pub use crate::state::Single;
+    pub use crate::state::Source;
+    pub use crate::state::assign_item;
+    pub use crate::state::below;
+    #[cfg(feature = "serde")]
+    pub use crate::state::data::Leaves;
+    #[cfg(feature = "serde")]
+    pub use crate::state::data::fits_in_memory;
+    pub use crate::state::items;
+    pub use crate::state::items_mut;
+    pub use crate::state::no_part;
+    pub use crate::state::restart;
     pub use crate::tree::Cursor;
     pub use crate::tree::LeafParts;
     pub use crate::tree::PartOf;
@@ -115,40 +135,19 @@ pub mod state {
     pub use crate::tree::row_major::leaves_mut;
     pub use crate::tree::row_major::read;
     pub use crate::tree::row_major::rewrite;
-    pub use crate::state::INNER;
-    pub use crate::state::Item;
-    pub use crate::state::ItemMut;
-    pub use crate::state::ItemName;
-    pub use crate::state::ItemSpec;
-    pub use crate::state::Moves;
-    pub use crate::state::Owner;
-    pub use crate::state::Single;
-    pub use crate::state::Source;
-    pub use crate::state::assign_item;
-    pub use crate::state::below;
-    #[cfg(feature = "serde")]
-    pub use crate::state::data::Leaves;
-    #[cfg(feature = "serde")]
-    pub use crate::state::data::fits_in_memory;
-    pub use crate::state::items;
-    pub use crate::state::items_mut;
-    pub use crate::state::no_part;
-    pub use crate::state::restart;
-    pub use crate::select::pattern::Pattern;
-    pub use crate::select::subtree;
+    pub use crate::{memory, state_fields};
 }
 
 /// Bounded JSON and the reading of recipes, for configs and files.
 pub mod recipe {
-    #[cfg(feature = "config")]
-    pub use crate::schedule::schemas;
-    pub use crate::{each_kind, words};
     pub use crate::recipe::Entries;
     pub use crate::recipe::OneOrMore;
     #[cfg(feature = "serde")]
     pub use crate::recipe::json::Bounded;
     #[cfg(feature = "serde")]
     pub use crate::recipe::json::DEEPEST;
+    #[cfg(feature = "serde")]
+    pub use crate::recipe::json::bounded;
     #[cfg(feature = "serde")]
     pub use crate::recipe::json::from_text;
     #[cfg(feature = "serde")]
@@ -157,14 +156,13 @@ pub mod recipe {
     pub use crate::recipe::json::refusal;
     #[cfg(feature = "serde")]
     pub use crate::recipe::json::take_apart;
-    #[cfg(feature = "serde")]
-    pub use crate::recipe::json::bounded;
+    #[cfg(feature = "config")]
+    pub use crate::schedule::schemas;
+    pub use crate::{each_kind, words};
 }
 
 /// Comparison of saved data with the target, shared by states as data and by files.
 pub mod restore {
-    #[cfg(feature = "serde")]
-    pub use crate::restore::moves;
     pub use crate::migrate::Model;
     pub use crate::migrate::Resolved;
     pub use crate::migrate::missing_heads;
@@ -176,4 +174,6 @@ pub mod restore {
     pub use crate::restore::as_data;
     #[cfg(feature = "serde")]
     pub use crate::restore::is_shared;
+    #[cfg(feature = "serde")]
+    pub use crate::restore::moves;
 }

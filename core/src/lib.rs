@@ -13,6 +13,7 @@ mod error;
 mod evaluation;
 mod evaluation_cache;
 pub mod extra;
+#[doc(hidden)]
 pub mod internal;
 mod layout;
 #[macro_use]

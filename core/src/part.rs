@@ -30,9 +30,7 @@ pub use crate::engine::{
 
 /// The imports of most parts: `use gradchain::part::prelude::*;`
 pub mod prelude {
-    pub(crate) use crate::engine::{
-        InnerRuns, LeafSlice, Observer, Observes, OneElementWithMemory, RuleWithMemory, Stage, Transform,
-    };
+    pub(crate) use crate::engine::{InnerRuns, Stage, Transform};
     pub(crate) use crate::state::state_fields;
 
     pub use super::*;

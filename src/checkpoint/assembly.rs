@@ -9,13 +9,10 @@ use super::file::Checkpoint;
 use super::manifest::Manifest;
 use super::save::{Spec, Take, in_order, metadata, write};
 use super::tensors::Tensors;
-use crate::DType;
-use crate::internal::numeric::with_dtype;
-use crate::Result;
-use crate::internal::numeric::{dense_strides, elements, is_dense, matching_strides};
-use crate::internal::numeric::Buffer;
-use crate::tree::{LeafMut, LeafRef};
+use crate::internal::numeric::{Buffer, dense_strides, elements, is_dense, matching_strides, with_dtype};
 use crate::internal::state::{LeafParts, PartOf};
+use crate::tree::{LeafMut, LeafRef};
+use crate::{DType, Result};
 
 /// Files with compared headers. Tensors stay on disk, and are assembled one at a time.
 #[derive(Debug)]

@@ -7,12 +7,11 @@ use safetensors::tensor::{Dtype, TensorInfo};
 use super::file::Checkpoint;
 use super::save::{Spec, Take, param_name};
 use super::tensors::{converted, leaf_dtype};
-use crate::DType;
-use crate::{Error, Result};
 use crate::internal::numeric::elements;
 use crate::internal::restore::Resolved;
 use crate::internal::state::Moves;
 use crate::tree::{Buffer, BufferSpec, TreeMut, WalkMut};
+use crate::{DType, Error, Result};
 
 pub(super) const PREFIX: &str = "buffers/";
 

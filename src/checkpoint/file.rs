@@ -12,12 +12,9 @@ use super::save::param_name;
 use super::shards::ShardList;
 use super::source::{Bytes, Source};
 use super::tensors::{Tensors, leaf_dtype, put_bytes, tensor_dtype};
-use crate::DType;
-use crate::GradientTransformation;
-use crate::{Error, Result};
 use crate::internal::numeric::elements;
-use crate::OptState;
 use crate::tree::{BufferSpec, LeafMut, LeafRef, Structure, Tree, TreeMut};
+use crate::{DType, Error, GradientTransformation, OptState, Result};
 
 /// A checkpoint to load from: see [the module](super).
 #[derive(Debug)]
@@ -294,7 +291,11 @@ impl Checkpoint {
     /// # Errors
     ///
     /// Fails, with nothing changed, if anything differs.
-    pub fn load<T: GradientTransformation, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<OptState<T>> {
+    pub fn load<T: GradientTransformation, P: TreeMut + ?Sized>(
+        &self,
+        transformation: &T,
+        params: &mut P,
+    ) -> Result<OptState<T>> {
         Load::strict().load(self, transformation, params).map(|(state, _)| state)
     }
 
@@ -303,7 +304,11 @@ impl Checkpoint {
     /// # Errors
     ///
     /// Fails if anything but the parameters' values differs.
-    pub fn load_state<T: GradientTransformation, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<OptState<T>> {
+    pub fn load_state<T: GradientTransformation, P: Tree + ?Sized>(
+        &self,
+        transformation: &T,
+        params: &P,
+    ) -> Result<OptState<T>> {
         Load::strict().load_state(self, transformation, params).map(|(state, _)| state)
     }
 
@@ -348,7 +353,11 @@ impl Checkpoint {
     ///
     /// As [`load`](Checkpoint::load) and [`eval_params`](OptState::eval_params): fails, with nothing changed, also if
     /// the optimizer keeps no parameters besides the trained ones.
-    pub fn load_eval_params<T: GradientTransformation, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<()> {
+    pub fn load_eval_params<T: GradientTransformation, P: TreeMut + ?Sized>(
+        &self,
+        transformation: &T,
+        params: &mut P,
+    ) -> Result<()> {
         Load::strict().load_eval_params(self, transformation, params).map(|_| ())
     }
 }

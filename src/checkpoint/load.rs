@@ -7,18 +7,14 @@ use super::buffers::{Values, buffer_name};
 use super::file::Checkpoint;
 use super::save::param_name;
 use super::tensors::put_bytes;
-use crate::DType;
-use crate::GradientTransformation;
-use crate::{Error, Result};
 use crate::internal::engine::MismatchReport;
-use crate::Migration;
-use crate::internal::restore::{Model, Resolved};
-use crate::internal::restore::{BufferSpecs, Saved, moves};
-use crate::internal::state::{ItemMut, ItemName, ItemSpec, Moves, Owner, Source, assign_item, items, items_mut};
+use crate::internal::restore::{BufferSpecs, Model, Resolved, Saved, moves};
+use crate::internal::state::{
+    ItemMut, ItemName, ItemSpec, Moves, Owner, Source, assign_item, buffers_of, items, items_mut,
+};
 use crate::state::Kind;
-use crate::OptState;
 use crate::tree::{BufferSpec, LeafSpec, Structure, Tree, TreeMut, WalkMut};
-use crate::internal::state::buffers_of;
+use crate::{DType, Error, GradientTransformation, Migration, OptState, Result};
 
 /// The permitted differences between a checkpoint and the target of loading; none by default.
 ///

@@ -6,14 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::buffers::Buffers;
-use crate::DType;
-use crate::{Error, Result};
 use crate::internal::numeric::elements;
 use crate::internal::recipe::{bounded, from_text};
-use crate::internal::state::{Leaves, fits_in_memory};
-use crate::internal::state::{ItemName, Single};
-use crate::internal::state::PartOf;
+use crate::internal::state::{ItemName, Leaves, PartOf, Single, fits_in_memory};
 use crate::tree::Structure;
+use crate::{DType, Error, Result};
 
 pub(super) const KEY: &str = "gradchain";
 

@@ -8,8 +8,8 @@ use super::file::Checkpoint;
 use super::manifest::Manifest;
 use super::save::{ModelOf, Save, replace_file, write_checkpoint};
 use crate::GradientTransformation;
-use crate::{Error, Result};
 use crate::tree::{Structure, Tree};
+use crate::{Error, Result};
 
 /// Several models, each with its optimizer, to save in one checkpoint.
 ///
@@ -59,7 +59,11 @@ impl<'a> SaveModels<'a> {
     }
 
     /// Adds a model, with its optimizer, under a name.
-    pub fn model<T: GradientTransformation, P: Tree + ?Sized>(mut self, name: impl Into<String>, save: Save<'a, T, P>) -> Self {
+    pub fn model<T: GradientTransformation, P: Tree + ?Sized>(
+        mut self,
+        name: impl Into<String>,
+        save: Save<'a, T, P>,
+    ) -> Self {
         self.models.push((name.into(), save.model(None)));
         self
     }

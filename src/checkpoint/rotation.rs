@@ -12,10 +12,10 @@ use super::file::Checkpoint;
 use super::models::Saves;
 use super::save::{Save, TEMPORARY};
 use super::shards::{list_of, notes_of, remove_unlisted};
-use crate::collective::Collective;
 use crate::GradientTransformation;
-use crate::{Error, Result};
+use crate::collective::Collective;
 use crate::tree::Tree;
+use crate::{Error, Result};
 
 /// Writes checkpoints into a dedicated folder and removes obsolete ones.
 ///

@@ -10,16 +10,11 @@ use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use super::buffers::{self, Buffers};
 use super::manifest::{Crc, KEY, Manifest, Quantized, check_of};
 use super::tensors::tensor_dtype;
-use crate::DType;
-use crate::GradientTransformation;
-use crate::{Error, Result};
 use crate::internal::numeric::elements;
 use crate::internal::restore::{as_data, is_shared};
-use crate::internal::state::Leaves;
-use crate::internal::state::{Item, ItemName, Owner, items};
-use crate::OptState;
+use crate::internal::state::{Item, ItemName, Leaves, Owner, buffers_of, items};
 use crate::tree::{LeafRef, Structure, Tree, Walk};
-use crate::internal::state::buffers_of;
+use crate::{DType, Error, GradientTransformation, OptState, Result};
 
 /// The contents of a checkpoint to write: see [the module](super).
 ///

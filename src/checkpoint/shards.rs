@@ -13,10 +13,10 @@ use super::manifest::{Crc, FORMAT, notes};
 use super::save::{Save, folder_of, replace_file, target_of};
 use super::source::Source;
 use super::tensors::{damaged, header_of};
-use crate::collective::{Collective, gather};
 use crate::GradientTransformation;
-use crate::{Error, Result};
+use crate::collective::{Collective, gather};
 use crate::tree::Tree;
+use crate::{Error, Result};
 
 /// All ranks' files, by rank.
 #[derive(Debug, Serialize, Deserialize)]

@@ -8,12 +8,10 @@ use std::sync::Arc;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 use super::source::{Bytes, Reader, Source};
-use crate::DType;
-use crate::{Error, Result};
-use crate::internal::numeric::{dense_strides, elements};
-use crate::internal::numeric::Buffer;
-use crate::tree::{LeafMut, LeafRef};
+use crate::internal::numeric::{Buffer, dense_strides, elements};
 use crate::internal::state::LeafParts;
+use crate::tree::{LeafMut, LeafRef};
+use crate::{DType, Error, Result};
 
 #[derive(Debug)]
 pub(super) struct Tensors {

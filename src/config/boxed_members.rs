@@ -8,11 +8,11 @@ use core::any::Any;
 use core::fmt;
 
 use super::registry::{Member, Registry, Unconfigured, placeholder};
-use crate::arguments::{self, Arguments, Visit};
-use crate::part::Named;
 use crate::GradientTransformation;
+use crate::arguments::{self, Arguments, Visit};
 use crate::needs::Includes;
 use crate::needs::ValueAndGradFn;
+use crate::part::Named;
 use crate::part::{Optimizer, Part};
 use crate::recipe::Recipe;
 
@@ -159,8 +159,8 @@ where
 mod tests {
     use super::*;
     use crate::GradientTransformation;
-    use crate::arguments::Argument;
     use crate::GradientTransformation;
+    use crate::arguments::Argument;
     use crate::optimizer::adamax;
     use crate::recipe::Node;
     use crate::transform::{ScaleByAdamax, ScaleByLearningRate};

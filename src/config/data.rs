@@ -9,8 +9,8 @@ use super::families::ALL;
 use super::json::{json_in, toml_in};
 use super::serialized::recipe_of;
 use crate::GradientTransformation;
-use crate::needs::{Needs, Nothing};
 use crate::internal::recipe::{Bounded, number, take_apart};
+use crate::needs::{Needs, Nothing};
 use crate::recipe::{ConfigError, Node, Recipe, Result};
 use crate::wrapper::Boxed;
 

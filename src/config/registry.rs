@@ -9,11 +9,11 @@ use super::fields::Fields;
 use super::json::{json_in, toml_in};
 use super::own_loops::with_own_loops;
 use super::serialized::recipe_of;
-use crate::arguments::Arguments;
 use crate::GradientTransformation;
+use crate::arguments::Arguments;
 
-use crate::needs::{Includes, Needs};
 use crate::needs::ValueAndGradFn;
+use crate::needs::{Includes, Needs};
 use crate::recipe::{Builder, ConfigError, Node, Recipe, Result, Setting};
 use crate::wrapper::{Boxed, narrow};
 
@@ -193,7 +193,10 @@ impl Registry {
     }
 
     /// Adds a part, replacing an entry of its name. `make` returns one whose arguments are then set.
-    pub fn part<T: Arguments + GradientTransformation>(&mut self, make: impl Fn() -> T + Send + Sync + 'static) -> &mut Registry
+    pub fn part<T: Arguments + GradientTransformation>(
+        &mut self,
+        make: impl Fn() -> T + Send + Sync + 'static,
+    ) -> &mut Registry
     where
         ValueAndGradFn: Includes<T::Needs>,
     {
@@ -203,7 +206,10 @@ impl Registry {
     /// Adds a wrapper, replacing an entry of its name.
     ///
     /// `make` returns one around its argument, which is then replaced by the transformation of the config.
-    pub fn wrapper<T: Arguments + GradientTransformation>(&mut self, make: impl Fn(Member) -> T + Send + Sync + 'static) -> &mut Registry
+    pub fn wrapper<T: Arguments + GradientTransformation>(
+        &mut self,
+        make: impl Fn(Member) -> T + Send + Sync + 'static,
+    ) -> &mut Registry
     where
         ValueAndGradFn: Includes<T::Needs>,
     {

@@ -4,7 +4,6 @@ use serde_json::{Map, Value, json};
 
 use super::families::ALL;
 use super::registry::Registry;
-use crate::schedule;
 
 /// Returns the [JSON Schema](https://json-schema.org/draft/2020-12) of a config, as indented JSON, for editors.
 ///

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use super::plan::Plan;
 use super::raw::Raw;
-use crate::{Error, Result};
+use crate::internal::state::{Constraint, subtree};
 use crate::select::Mask;
-use crate::internal::state::subtree;
-use crate::internal::state::Constraint;
 use crate::tree::{Structure, Tree, TreeMut, Walk};
+use crate::{Error, Result};
 
 /// The constraints of leaves: by path, by mask, or by attributes of the struct. Other leaves are unconstrained.
 ///

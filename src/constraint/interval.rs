@@ -1,6 +1,6 @@
 use super::range::open;
-use crate::{Error, Result};
 use crate::internal::state::{ConstrainedLeaf, Constraint, Part};
+use crate::{Error, Result};
 
 /// Keeps each element strictly between two bounds, by a sigmoid.
 ///

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::numbers::{Numbers, RawLeaf};
 use super::range::largest;
-use crate::{Error, Result};
 use crate::internal::numeric::elements;
 use crate::internal::state::{ConstrainedLeaf, Constraint, Part, index, shown};
 use crate::tree::{LeafRef, LeafSpec, Structure, Tree, for_each_leaf};
+use crate::{Error, Result};
 
 /// The common part of all raw trees for one structure.
 #[derive(Debug)]

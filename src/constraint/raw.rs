@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use super::numbers::RawLeaf;
 use super::plan::Plan;
-use crate::{Error, Result};
 use crate::internal::state::{leaves, leaves_mut};
 use crate::tree::{LeafRef, Structure, Tree, TreeMut, Walk, WalkMut};
+use crate::{Error, Result};
 
 /// Parameters as the optimizer steps them: constrained leaves are replaced by unconstrained raw numbers.
 ///

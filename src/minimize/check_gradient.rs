@@ -1,9 +1,9 @@
 use super::flat_point::{FlatPoint, epsilon, name, place};
 use super::report::Evaluated;
 use super::run::fallible;
-use crate::{Error, Result};
 use crate::range::POSITIVE;
 use crate::tree::{Structure, TreeMut};
+use crate::{Error, Result};
 
 /// Compares a gradient with finite differences of the value, and names each element that is off.
 ///

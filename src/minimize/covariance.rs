@@ -2,9 +2,9 @@ use ndarray::Array2;
 
 use super::flat_point::{name, place};
 use super::hessian::Hessian;
-use crate::{Error, Result};
 use crate::internal::state::leaves_mut;
 use crate::tree::{Structure, TreeMut};
+use crate::{Error, Result};
 
 /// The covariance of parameters, the inverse of a [`Hessian`].
 ///

@@ -1,13 +1,11 @@
 //! Value and gradient at points that differ from a given one in a single element.
 
-use crate::{DType, Element};
-use crate::internal::numeric::with_dtype;
 use crate::internal::engine::{GradientSink, Trial};
-use crate::Result;
+use crate::internal::numeric::with_dtype;
+use crate::internal::state::{index, leaves, leaves_mut, shown};
 use crate::state::Moments;
-use crate::internal::state::{index, shown};
-use crate::internal::state::{leaves, leaves_mut};
 use crate::tree::{Structure, TreeMut};
+use crate::{DType, Element, Result};
 
 /// A function and a point, whose elements are numbered leaf by leaf in row-major order.
 pub(super) struct FlatPoint<P, F> {

@@ -5,12 +5,12 @@ use super::flat_point::{FlatPoint, epsilon, name, place};
 use super::report::Evaluated;
 use super::run::fallible;
 use super::within::Within;
-use crate::arguments::CheckRange as _;
 use crate::DType;
-use crate::{Error, Result};
+use crate::arguments::CheckRange as _;
 use crate::projection::Operand;
 use crate::range::POSITIVE;
 use crate::tree::{Structure, TreeMut};
+use crate::{Error, Result};
 
 /// Computes the Hessian, the matrix of second derivatives, by central differences of the gradient.
 ///

@@ -3,17 +3,13 @@
 use std::sync::Arc;
 
 use super::within::Within;
-use crate::{DType, Real};
-use crate::internal::engine::{Bounds, Evaluate, GradientSink, Trial, dot, Table};
-use crate::Outcome;
-use crate::Result;
-use crate::internal::engine::{CachedEvaluation, EvaluationCache};
+use crate::internal::engine::{Bounds, CachedEvaluation, Evaluate, EvaluationCache, GradientSink, Table, Trial, dot};
+use crate::internal::state::{fingerprint, is_safe, length};
 use crate::needs::Level;
 use crate::projection::Operand;
 use crate::state::Moments;
-use crate::{GradientTransformation, OptState};
 use crate::tree::{Structure, TreeMut};
-use crate::internal::state::{fingerprint, is_safe, length};
+use crate::{DType, GradientTransformation, OptState, Outcome, Real, Result};
 
 pub(super) struct Memory<P, F> {
     trial: Trial<P, F>,

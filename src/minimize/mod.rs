@@ -25,8 +25,8 @@ pub use report::{Evaluated, MinimizeStep, Progress, Report, Stop};
 pub use run::Minimization;
 
 use crate::internal::engine::CachedEvaluation;
-use crate::{GradientTransformation, OptState};
 use crate::tree::TreeMut;
+use crate::{GradientTransformation, OptState};
 
 /// Minimization of a function: steps that evaluate it themselves, for every [`GradientTransformation`].
 ///

@@ -2,9 +2,8 @@
 
 use core::fmt;
 
-use crate::Outcome;
-use crate::Error;
 use crate::tree::Tree;
+use crate::{Error, Outcome};
 
 /// The result of a minimized function: its value and its gradient, or a `Result` of the two.
 ///

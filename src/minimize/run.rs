@@ -7,13 +7,11 @@ use core::ops::ControlFlow;
 use super::memory::Memory;
 use super::report::{Evaluated, Progress, Report, Stop};
 use crate::arguments::CheckRange;
-use crate::internal::engine::GradientSink;
-use crate::{Error, Result};
-use crate::internal::engine::deliver;
+use crate::internal::engine::{GradientSink, deliver};
 use crate::projection::Operand;
 use crate::range::AT_LEAST_0;
-use crate::{GradientTransformation, OptState};
 use crate::tree::{TreeMut, tree_add_scaled, tree_norm};
+use crate::{Error, GradientTransformation, OptState, Result};
 
 /// A configured [`minimize`](crate::Minimize::minimize): tolerances, limits, a callback; [`run`](Self::run) starts it.
 ///

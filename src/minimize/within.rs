@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::Element;
+use crate::internal::engine::{Bounds, clamp};
 use crate::internal::numeric::with_dtype;
-use crate::internal::engine::Bounds;
-use crate::internal::engine::clamp;
-use crate::{Error, Result};
+use crate::internal::state::{index, leaves, leaves_mut, length, shown};
 use crate::projection::Operand;
 use crate::state::Moments;
-use crate::internal::state::{index, shown};
-use crate::internal::state::{leaves, leaves_mut};
 use crate::tree::{LeafSpec, Structure, Tree, TreeMut};
-use crate::internal::state::length;
+use crate::{Element, Error, Result};
 
 /// Each element's bounds, as numbers of its dtype, in row-major order.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 use super::operand::{Operand, TreeValues};
 use super::set::{ElementSet, Set, projection};
-use crate::{Error, Result};
 use crate::tree::TreeMut;
+use crate::{Error, Result};
 
 /// Clamps each element to two bounds: the projection onto a box.
 ///

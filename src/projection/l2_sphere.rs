@@ -1,8 +1,8 @@
 use super::set::{TreeSet, projection};
 use super::vector::Vector;
+use crate::internal::state::is_safe;
 use crate::part::prelude::*;
 use crate::tree::TreeMut;
-use crate::internal::state::is_safe;
 
 /// Projects a tree, as one vector, onto the L2 sphere: the Euclidean norm `scale`.
 ///

@@ -2,14 +2,13 @@ use core::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::arguments::CheckRange;
-use crate::{Error, Result};
+use crate::internal::recipe::{Entries, OneOrMore};
+use crate::internal::state::{Cursor, dense_strides, leaves};
 use crate::range::Range;
 use crate::recipe::{self, ConfigError, FromRecipe, Node, Recipe, ToRecipe};
-use crate::internal::recipe::{Entries, OneOrMore};
 use crate::schedule::{Hyperparam, Schedule};
-use crate::internal::state::leaves;
-use crate::internal::state::{Cursor, dense_strides};
 use crate::tree::{Difference, LeafSpec, Slices, Structure, Tree};
+use crate::{Error, Result};
 
 /// An argument of a set: a number for all elements, or a tree with a number for each.
 ///

@@ -3,11 +3,11 @@ use std::hash::DefaultHasher;
 
 use super::operand::{Operand, TreeValues, Values};
 use super::vector::{TreeVector, Vector};
-use crate::arguments::{Argument, Visit};
 use crate::GradientTransformation;
+use crate::arguments::{Argument, Visit};
+use crate::internal::state::{ROW_MAJOR_CHUNK, leaves_mut, rewrite};
 use crate::part::prelude::*;
 use crate::recipe::Fixed;
-use crate::internal::state::{ROW_MAJOR_CHUNK, leaves_mut, rewrite};
 use crate::tree::{LeafSpec, Structure, TreeMut};
 
 /// A set to project onto.

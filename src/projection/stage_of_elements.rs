@@ -4,10 +4,9 @@ use super::operand::{TreeValues, Values};
 use super::set::{ElementSet, LeafBounds, bounds, check_sum, injected, own};
 use crate::arguments::{Arguments, Visit, recipe_of};
 use crate::internal::engine::{LeafSlice, OneElementWithMemory, RuleWithMemory};
-use crate::internal::state::state_fields;
+use crate::internal::state::{ROW_MAJOR_CHUNK, state_fields};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
-use crate::internal::state::ROW_MAJOR_CHUNK;
 
 /// See [`project`](crate::transform::project): the projection of each element separately.
 #[derive(Clone, Debug, PartialEq)]

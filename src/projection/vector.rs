@@ -3,9 +3,9 @@
 
 use super::operand::Values;
 use crate::Real;
-use crate::part::{LeafVisitor, WholeLeaf, WholeTree};
 use crate::internal::engine::sum_tile;
 use crate::internal::state::{ROW_MAJOR_CHUNK, read, rewrite};
+use crate::part::{LeafVisitor, WholeLeaf, WholeTree};
 use crate::tree::{LeafMut, LeafRef};
 
 /// A vector, and beside it a second vector of the set, such as a normal, or an empty one.

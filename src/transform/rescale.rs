@@ -1,9 +1,8 @@
 //! Multiplication of each leaf by a factor computed from sums over its elements: one barrier, no arrays of state.
 
-use crate::internal::state::state_fields;
+use crate::internal::state::{SMALL, is_safe, length, state_fields};
 use crate::part::prelude::*;
 use crate::state::StateWalk;
-use crate::internal::state::{SMALL, is_safe, length};
 
 /// A two-pass part that multiplies each leaf by a factor computed from sums of squares.
 // Stands for `TwoPasses` in compiler messages: this is the trait to implement.
@@ -147,20 +146,40 @@ macro_rules! rescales {
                 }
 
                 #[inline]
-                fn scalars<C: Real>(&self, memory: &RescaleState, _: &<P as Rescale>::Hyperparams, leaf: usize) -> Self::Scalars<C> {
+                fn scalars<C: Real>(
+                    &self,
+                    memory: &RescaleState,
+                    _: &<P as Rescale>::Hyperparams,
+                    leaf: usize,
+                ) -> Self::Scalars<C> {
                     (Of::each(|i| C::of(memory.scale(i, leaf))), factor_in(memory.factors[leaf]))
                 }
 
                 #[inline(always)]
-                fn accumulate<C: Real>((scales, _): Self::Scalars<C>, _: &mut [C; 0], u: C, p: C) -> (C, Self::Sums<C::Wide>) {
+                fn accumulate<C: Real>(
+                    (scales, _): Self::Scalars<C>,
+                    _: &mut [C; 0],
+                    u: C,
+                    p: C,
+                ) -> (C, Self::Sums<C::Wide>) {
                     (u, Of::squares(scales, u, p))
                 }
 
-                fn repeat_reductions(&self, memory: &mut RescaleState, sums: Sums<'_>, repeat_reductions: &mut dyn FnMut(usize)) {
+                fn repeat_reductions(
+                    &self,
+                    memory: &mut RescaleState,
+                    sums: Sums<'_>,
+                    repeat_reductions: &mut dyn FnMut(usize),
+                ) {
                     memory.rescale(sums, P::BY_LEAF, repeat_reductions);
                 }
 
-                fn decide(&self, memory: &mut RescaleState, hyperparams: &mut <P as Rescale>::Hyperparams, sums: Sums<'_>) {
+                fn decide(
+                    &self,
+                    memory: &mut RescaleState,
+                    hyperparams: &mut <P as Rescale>::Hyperparams,
+                    sums: Sums<'_>,
+                ) {
                     if P::BY_LEAF {
                         for (leaf, factor) in memory.factors.iter_mut().enumerate() {
                             let squares = |i| of_leaf(&memory.scales, i, leaf, sums);
@@ -197,7 +216,7 @@ pub struct RescaleState {
     pub count: Count,
     /// Recomputed in each step, so not saved; kept to avoid allocation.
     pub(super) factors: Vec<f64>,
-    pub(super) norms: Vec<Norms>,
+    norms: Vec<Norms>,
     /// Each sum's scale by leaf; empty if all are 1.
     pub(super) scales: Vec<[f64; 2]>,
     pub(super) by_leaf: bool,

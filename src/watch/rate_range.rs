@@ -1,8 +1,8 @@
 #[cfg(feature = "plot")]
 use crate::plot::Chart;
-use crate::{Error, Result};
 use crate::range::{DECAY, POSITIVE};
 use crate::schedule::{Schedule, exponential_decay};
+use crate::{Error, Result};
 
 /// Learning-rate range test (LR finder): the rate grows geometrically with each step until the loss diverges.
 ///

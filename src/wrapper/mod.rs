@@ -14,7 +14,17 @@ mod quantized;
 mod schedule_free;
 mod skip_on_spike;
 
-pub use gradchain_core::wrappers::{Graft, GraftState, graft, AdversarialGradient, AdversarialGradientState, Allow, Boxed, BoxedState, DynNamed, DynTransformation, DynamicLossScale, DynamicLossScaleState, EveryK, Flatten, FlattenState, Freezable, FreezableMemory, FreezableState, Hyperparams, InjectHyperparams, InjectHyperparamsMemory, InjectHyperparamsState, IntoGroup, Lookahead, LookaheadMemory, LookaheadState, LossScale, Masked, MaskedState, Master, MasterState, MultiSteps, MultiStepsMemory, MultiStepsState, Named, NamedChain, NamedState, NoSkip, OpaqueSam, Partition, PartitionState, Sam, SamState, Sharded, ShardedState, SkipAbsent, SkipAbsentMemory, SkipAbsentState, SkipLargeUpdates, SkipNotFinite, SkipUpdate, allow, boxed, chain, dynamic_loss_scale, flatten, freezable, inject_hyperparams, injected_hyperparams, lookahead, masked, master, multi_steps, named_chain, narrow, partition, sam, sharded, skip_absent, skip_large_updates, skip_not_finite};
+pub use gradchain_core::wrappers::{
+    AdversarialGradient, AdversarialGradientState, Allow, Boxed, BoxedState, DynNamed, DynTransformation,
+    DynamicLossScale, DynamicLossScaleState, EveryK, Flatten, FlattenState, Freezable, FreezableMemory, FreezableState,
+    Graft, GraftState, Hyperparams, InjectHyperparams, InjectHyperparamsMemory, InjectHyperparamsState, IntoGroup,
+    Lookahead, LookaheadMemory, LookaheadState, LossScale, Masked, MaskedState, Master, MasterState, MultiSteps,
+    MultiStepsMemory, MultiStepsState, Named, NamedChain, NamedState, NoSkip, OpaqueSam, Partition, PartitionState,
+    Sam, SamState, Sharded, ShardedState, SkipAbsent, SkipAbsentMemory, SkipAbsentState, SkipLargeUpdates,
+    SkipNotFinite, SkipUpdate, allow, boxed, chain, dynamic_loss_scale, flatten, freezable, graft, inject_hyperparams,
+    injected_hyperparams, lookahead, masked, master, multi_steps, named_chain, narrow, partition, sam, sharded,
+    skip_absent, skip_large_updates, skip_not_finite,
+};
 
 pub use crate::part::WholeTreeTransformation;
 pub use apply_if_finite::{ApplyIfFinite, ApplyIfFiniteMemory, ApplyIfFiniteState, apply_if_finite};

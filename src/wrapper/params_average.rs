@@ -17,7 +17,7 @@ use crate::state::EvaluateAs;
     message = "`{Self}` has a wrapper form but does not implement `Wrapper`",
     note = "implement `Wrapper` for `{Self}`; `docs/own-wrapper.md` has an example"
 )]
-pub trait Averages: Holds {
+pub(super) trait Averages: Holds {
     /// Returns true if the average starts as the parameters of `init`, with a weight of 1, instead of empty.
     fn starts_as_params(&self) -> bool;
 
@@ -98,13 +98,7 @@ macro_rules! averages {
                 if memory.taken != 0.0 { Decision::Run } else { Decision::InnerOnly }
             }
 
-            fn finish(
-                &self,
-                memory: &mut ParamsAverageMemory,
-                _: Decision,
-                inside: Option<Outcome>,
-                _: &mut T::State,
-            ) {
+            fn finish(&self, memory: &mut ParamsAverageMemory, _: Decision, inside: Option<Outcome>, _: &mut T::State) {
                 if inside.is_some() {
                     memory.share.set(0.0);
                 }

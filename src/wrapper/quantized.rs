@@ -1,5 +1,5 @@
-use crate::part::Quantization;
 use crate::GradientTransformation;
+use crate::part::Quantization;
 use crate::part::prelude::*;
 use crate::select::Mask;
 use crate::state::{StateWalk, StateWalkMut};

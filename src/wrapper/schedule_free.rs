@@ -1,12 +1,11 @@
 use crate::arguments::{Argument, Arguments, Visit};
-use crate::Element;
-use crate::internal::numeric::{Rounding, convert, with_dtype};
-use crate::GradientTransformation;
 use crate::internal::engine::{LeafSlice, OneElementWithMemory, RuleWithMemory};
+use crate::internal::numeric::{Rounding, convert, with_dtype};
 use crate::part::prelude::*;
 use crate::range::{FINITE, NOT_NEGATIVE, POSITIVE_FRACTION};
 use crate::state::{EvaluateAs, StateWalk, StateWalkMut};
 use crate::transform::LeafTypes;
+use crate::{Element, GradientTransformation};
 
 /// Replaces a schedule by iterate averaging: trains on an interpolation of the iterate and the average of iterates.
 ///
@@ -71,7 +70,10 @@ use crate::transform::LeafTypes;
 /// for the weights. Optax, [`contrib.schedule_free`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs:
 /// scalars are `f64`, and `z` of a 16-bit leaf is `f32` unless `state_dtype` is set. Both evaluate a schedule for the
 /// weights one step ahead of the base optimizer.
-pub fn schedule_free<T: GradientTransformation>(base_optimizer: T, learning_rate: impl IntoHyperparam) -> ScheduleFree<T> {
+pub fn schedule_free<T: GradientTransformation>(
+    base_optimizer: T,
+    learning_rate: impl IntoHyperparam,
+) -> ScheduleFree<T> {
     let interpolate = Interpolate {
         learning_rate: learning_rate.into(),
         b1: 0.9.into(),

@@ -61,8 +61,8 @@ pub use chain::{ChainRun, Stages};
 pub(crate) use chunks::CHUNK;
 pub use context::ParamSource;
 pub use context::{InitContext, StepContext};
-pub use drive::{Work};
-pub(crate) use drive::{Remote};
+pub(crate) use drive::Remote;
+pub use drive::Work;
 pub use emission::{Emission, HoldsBack, Outcome};
 pub(crate) use erased::{Foreign, Running, Viewed};
 pub use erased::{InStep, OnMember, OnView, View};
@@ -73,8 +73,8 @@ pub use form::{
     Runs, Scope, SlotArray, Steps, TwoPass, TwoPasses, Whole, WholeTreeTransformation, WithArithmetic,
     WithLeafStatistics, WithReductions, Wrapper, WrapperState, differs, own_recipe,
 };
+pub(crate) use form::{ChainState, Exactly, OfChain};
 pub use form::{InnerRuns, LeafSlice, Observer, Observes, OneElementWithMemory, RuleWithMemory};
-pub(crate) use form::{ChainState, Exactly, OfChain, recipe_of_arguments};
 pub(crate) use fused::{SlotJob, at_point, slot_tile};
 pub use inner::Inner;
 pub(crate) use leaf::{read_leaf, write_leaf};

@@ -5,7 +5,7 @@
 use super::simd::{BASELINE_ONLY, SimdLevel, SimdType};
 use crate::element::Element;
 
-pub const BLOCK: usize = 32;
+pub(crate) const BLOCK: usize = 32;
 
 /// Returns whether loops convert `f16` in registers: on x86-64 levels with an instruction for it.
 ///

@@ -290,7 +290,6 @@ macro_rules! each_kind {
         );
     };
 }
-pub(crate) use each_kind;
 each_kind!(kinds);
 
 /// Converts a number to a constant schedule.

@@ -7,12 +7,7 @@ use crate::tree::Structure;
 pub use crate::tree::holds;
 
 /// Returns each leaf's entry. Every entry has a leaf, no leaf has two, and if `complete` each has one.
-pub fn assign(
-    entries: &[&str],
-    structure: &Structure,
-    complete: bool,
-    what: &str,
-) -> Result<Vec<Option<usize>>> {
+pub fn assign(entries: &[&str], structure: &Structure, complete: bool, what: &str) -> Result<Vec<Option<usize>>> {
     let mut used = vec![false; entries.len()];
     let mut by_path: HashMap<&str, Vec<usize>> = HashMap::new();
     entries.iter().enumerate().for_each(|(i, entry)| by_path.entry(entry).or_default().push(i));

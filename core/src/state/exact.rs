@@ -7,7 +7,7 @@ pub(crate) fn text(value: f64) -> String {
     if value.is_nan() { format!("nan:{:016x}", value.to_bits()) } else { format!("{value:?}") }
 }
 
-pub fn number(text: &str) -> Option<f64> {
+pub(crate) fn number(text: &str) -> Option<f64> {
     match text.strip_prefix("nan:") {
         Some(bits) => Some(f64::from_bits(u64::from_str_radix(bits, 16).ok()?)).filter(|value| value.is_nan()),
         None => text.parse().ok().filter(|value: &f64| !value.is_nan()),

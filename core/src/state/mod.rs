@@ -54,8 +54,8 @@ pub(crate) use moves::{Parts, counts_by_leaf, sources};
 pub(crate) use readings::{ArgumentValues, Reader};
 pub use readings::{Reading, Readings};
 pub use schema::{Kind, Schema, SchemaEntry, SizeReport, same_bits};
-pub use verb::{INNER};
-pub(crate) use verb::{Verb};
+pub use verb::INNER;
+pub(crate) use verb::Verb;
 pub use walk::{Entry, EntryMut, StateWalk, StateWalkMut};
 pub(crate) use walk::{FactKind, SHARES};
 

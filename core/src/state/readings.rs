@@ -193,7 +193,7 @@ impl fmt::Display for Readings {
 
 /// The current part of a walk.
 #[derive(Default)]
-pub struct Owner {
+pub(super) struct Owner {
     name: &'static str,
     path: usize,
     /// The count of its schedules, if any.

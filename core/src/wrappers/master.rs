@@ -1,6 +1,6 @@
+use super::leaf_types::LeafTypes;
 use crate::element::{DType, Rounding};
 use crate::part::prelude::*;
-use super::leaf_types::LeafTypes;
 use crate::tree::LeafSpec;
 
 /// Keeps an `f32` master copy of 16-bit parameters, steps the copy, and rounds it to the leaves.

@@ -6,10 +6,9 @@ use safetensors::tensor::Dtype;
 
 use super::origin::{Origin, Role};
 use crate::checkpoint::tensors::{Tensors, leaf_dtype};
-use crate::DType;
-use crate::Result;
 use crate::internal::state::fits_in_memory;
 use crate::tree::Structure;
+use crate::{DType, Result};
 
 #[derive(Debug)]
 pub(super) struct Contents {

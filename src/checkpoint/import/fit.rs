@@ -8,16 +8,11 @@ use super::contents::Contents;
 use super::origin::{Filled, Origin, Parts, Role};
 use crate::checkpoint::buffers::{self, Values};
 use crate::checkpoint::tensors::leaf_dtype;
-use crate::DType;
-use crate::GradientTransformation;
-use crate::{Error, Result};
 use crate::internal::engine::MismatchReport;
-use crate::Migration;
 use crate::internal::restore::{Resolved, missing_heads};
-use crate::internal::state::{ItemMut, ItemName, Moves, Owner, Single, below, items_mut, no_part};
-use crate::OptState;
+use crate::internal::state::{ItemMut, ItemName, Moves, Owner, Single, below, buffers_of, items_mut, no_part};
 use crate::tree::{BufferSpec, Structure, Tree, TreeMut, WalkMut};
-use crate::internal::state::buffers_of;
+use crate::{DType, Error, GradientTransformation, Migration, OptState, Result};
 
 /// A file compared with a state.
 pub(super) struct Fit<'a> {
@@ -47,7 +42,11 @@ pub(super) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    pub(super) fn fit<T: GradientTransformation, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<Fit<'a>> {
+    pub(super) fn fit<T: GradientTransformation, P: Tree + ?Sized>(
+        &self,
+        transformation: &T,
+        params: &P,
+    ) -> Result<Fit<'a>> {
         let &Request { contents, with_params, .. } = self;
         transformation.validate()?;
         let here = Structure::of(params)?;
@@ -113,7 +112,11 @@ impl<'a> Request<'a> {
 }
 
 impl Fit<'_> {
-    pub(super) fn state<T: GradientTransformation, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<OptState<T>> {
+    pub(super) fn state<T: GradientTransformation, P: Tree + ?Sized>(
+        &self,
+        transformation: &T,
+        params: &P,
+    ) -> Result<OptState<T>> {
         let mut state = OptState::new_counting(transformation, params, self.by_leaf)?;
         let structure = state.shared_structure();
         for ((_, item), value) in items_mut(&mut *state, &structure).into_iter().zip(&self.values) {

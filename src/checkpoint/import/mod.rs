@@ -11,11 +11,8 @@ use self::fit::Request;
 pub use self::origin::Origin;
 use super::source::{Bytes, Source};
 use super::tensors::Tensors;
-use crate::GradientTransformation;
-use crate::Result;
-use crate::Migration;
-use crate::OptState;
 use crate::tree::{Tree, TreeMut};
+use crate::{GradientTransformation, Migration, OptState, Result};
 
 /// A file with the state of an optimizer of PyTorch or Optax, to continue from.
 ///
@@ -211,7 +208,11 @@ impl Import {
     ///
     /// Fails, with nothing changed, if anything differs, as [above](Import#errors). If the disk fails while parameters
     /// are read, they may be partly loaded.
-    pub fn load<T: GradientTransformation, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<OptState<T>> {
+    pub fn load<T: GradientTransformation, P: TreeMut + ?Sized>(
+        &self,
+        transformation: &T,
+        params: &mut P,
+    ) -> Result<OptState<T>> {
         let fit = self.request(true).fit(transformation, params)?;
         let buffers = fit.buffers()?;
         buffers.fit(params)?;
@@ -227,7 +228,11 @@ impl Import {
     /// # Errors
     ///
     /// As [`load`](Import::load).
-    pub fn load_state<T: GradientTransformation, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<OptState<T>> {
+    pub fn load_state<T: GradientTransformation, P: Tree + ?Sized>(
+        &self,
+        transformation: &T,
+        params: &P,
+    ) -> Result<OptState<T>> {
         self.request(false).fit(transformation, params)?.state(transformation, params)
     }
 }

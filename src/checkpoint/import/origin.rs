@@ -1,7 +1,7 @@
 //! Names in foreign files, and transformations with equal state.
 
-use crate::recipe::Recipe;
 use crate::internal::state::{INNER, below};
+use crate::recipe::Recipe;
 
 /// The library whose names the tensors of a file have: see [`Import`](super::Import).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

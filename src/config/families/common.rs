@@ -6,10 +6,9 @@
 
 use core::any::Any;
 
-use crate::config::registry::Member;
 use crate::GradientTransformation;
-use crate::needs::Includes;
-use crate::needs::ValueAndGradFn;
+use crate::config::registry::Member;
+use crate::needs::{Includes, ValueAndGradFn};
 use crate::optimizer::{Adam, Adamw, Lion, Sgd};
 use crate::transform::ClipByGlobalNorm;
 
@@ -35,9 +34,9 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::GradientTransformation;
     use crate::config::families::ALL;
     use crate::config::own_loops::{OwnLoops, with_own_loops};
-    use crate::GradientTransformation;
     use crate::recipe::{Node, Recipe};
     use crate::transform::Trace;
 
@@ -78,7 +77,10 @@ mod tests {
         // It is indistinguishable from the inner transformation.
         let plain = crate::optimizer::adamw(0.1);
         let boxed = with_own_loops("adamw", &[]);
-        assert_eq!((boxed.recipe(), boxed.describe()), (GradientTransformation::recipe(&plain), GradientTransformation::describe(&plain)));
+        assert_eq!(
+            (boxed.recipe(), boxed.describe()),
+            (GradientTransformation::recipe(&plain), GradientTransformation::describe(&plain))
+        );
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Observers of the steps.
 
-use crate::config::registry::{Member, Registry};
 use crate::DType;
-use crate::recipe::{ConfigError, FromRecipe, Node, Recipe, Result};
+use crate::config::registry::{Member, Registry};
 use crate::internal::recipe::{Entries, words};
+use crate::recipe::{ConfigError, FromRecipe, Node, Recipe, Result};
 use crate::schedule::Hyperparam;
 use crate::select::Labels;
 use crate::transform::{

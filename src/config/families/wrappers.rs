@@ -1,14 +1,14 @@
 //! Wrappers of other transformations.
 
 use super::common::chain_of;
+use crate::DType;
 use crate::arguments::{Arguments, required};
 use crate::config::fields::Fields;
 use crate::config::registry::{InnerWithKeys, Member, Registry, Unconfigured, placeholder};
-use crate::DType;
+use crate::internal::recipe::{Entries, OneOrMore, words};
 use crate::needs::Nothing;
 use crate::part::StepContext;
 use crate::recipe::{ConfigError, FromRecipe, Node, Recipe, Result};
-use crate::internal::recipe::{Entries, OneOrMore, words};
 use crate::select::{Labels, Mask};
 use crate::wrapper::{
     Condition, NamedChain, StepGe, StepLt, StepMod, allow, apply_if_finite, cautious, conditionally_mask,

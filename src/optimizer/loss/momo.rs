@@ -1,6 +1,6 @@
-use crate::needs::Value;
 use crate::internal::numeric::{max_or_nan, min_or_nan};
 use crate::internal::state::state_fields;
+use crate::needs::Value;
 use crate::part::prelude::*;
 
 /// MoMo: SGD with momentum and a Polyak step size from the loss, at most the learning rate.

@@ -1,6 +1,6 @@
-use crate::needs::ValueAndGradFn;
 use crate::internal::numeric::{halves, leaf_key, path_hash, philox};
 use crate::internal::state::state_fields;
+use crate::needs::ValueAndGradFn;
 use crate::part::prelude::*;
 use crate::state::RandomKey;
 

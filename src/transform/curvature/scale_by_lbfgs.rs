@@ -1,7 +1,6 @@
 use crate::internal::engine::{Bounds, is_blocked, sum_tile};
-use crate::internal::state::state_fields;
+use crate::internal::state::{Cursor, dense_strides, is_safe, length, state_fields};
 use crate::part::prelude::*;
-use crate::internal::state::{Cursor, dense_strides, is_safe, length};
 
 /// Multiplies the updates by the inverse Hessian estimate of L-BFGS.
 ///

@@ -1,6 +1,6 @@
 use crate::DType;
-use crate::internal::numeric::Rounding;
 use crate::internal::engine::{OneElementWithMemory, RuleWithMemory};
+use crate::internal::numeric::Rounding;
 use crate::part::prelude::*;
 use crate::transform::LeafTypes;
 

@@ -1,6 +1,6 @@
 use super::linesearch::{Backtracking, Point, ScaleUpdates, TreeLine};
-use crate::needs;
 use crate::internal::state::state_fields;
+use crate::needs;
 use crate::part::prelude::*;
 
 /// Multiplies the updates by a step size with sufficient decrease of the loss, found by backtracking.

@@ -1,6 +1,6 @@
+use crate::internal::recipe::words;
 use crate::needs::Value;
 use crate::part::TwoPass;
-use crate::internal::recipe::words;
 use crate::transform::rescale::{Rescale, Squares, Updates, rescales};
 
 /// Multiplies updates by Polyak's step size: the excess of the loss over its minimum, divided by the squared norm.

@@ -1,8 +1,8 @@
 use super::linesearch::{Point, ScaleUpdates, TreeLine, Zoom};
-use crate::needs;
-use crate::internal::state::state_fields;
-use crate::part::prelude::*;
 use crate::internal::recipe::words;
+use crate::internal::state::state_fields;
+use crate::needs;
+use crate::part::prelude::*;
 
 /// Multiplies the updates by a step size that satisfies the strong Wolfe conditions.
 ///

@@ -1,8 +1,8 @@
 use core::ops::{Deref, DerefMut};
 
 use super::draws::{Draws, Numbers};
-use crate::internal::numeric::{BATCH, BLOCK, Normal};
 use crate::internal::engine::{LeafSlice, OneElementWithMemory, RuleWithMemory};
+use crate::internal::numeric::{BATCH, BLOCK, Normal};
 use crate::part::prelude::*;
 use crate::state::{StateWalk, StateWalkMut};
 

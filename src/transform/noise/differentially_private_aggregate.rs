@@ -1,16 +1,14 @@
-use crate::internal::engine::Examples;
-use crate::Updates;
 use crate::extra::Extra;
-use crate::needs::Provides;
+use crate::internal::engine::Examples;
 use crate::internal::numeric::{BLOCK, Normal, leaf_key, path_hash};
-use crate::internal::state::state_fields;
+use crate::internal::state::{SMALL, state_fields};
+use crate::needs::Provides;
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::state::RandomKey;
 use crate::transform::rescale::shrink;
-use crate::{GradientTransformation, OptState};
 use crate::tree::{LeafSpec, Tree, TreeMut};
-use crate::internal::state::SMALL;
+use crate::{GradientTransformation, OptState, Updates};
 
 /// Averages per-example gradients, each clipped to a norm, with Gaussian noise: the gradient of DP-SGD.
 ///

@@ -1,10 +1,9 @@
 //! Random numbers for the elements of leaves.
 
 use crate::internal::numeric::{leaf_key, path_hash};
-use crate::internal::state::state_fields;
+use crate::internal::state::{Cursor, Strides, dense_strides, is_dense, state_fields};
 use crate::part::prelude::*;
 use crate::state::RandomKey;
-use crate::internal::state::{Cursor, Strides, dense_strides, is_dense};
 use crate::tree::LeafSpec;
 
 /// The inputs of the random numbers: a seed, the step, the leaf's path and the element's place in row-major order

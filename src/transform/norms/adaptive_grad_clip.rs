@@ -2,11 +2,10 @@ use std::sync::Arc;
 
 use super::units::{AccumulateUnits, MapUnits, Units};
 use crate::internal::engine::{current_simd_level, dispatch};
-use crate::internal::state::state_fields;
+use crate::internal::state::{SMALL, state_fields};
 use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 use crate::tree::LeafSpec;
-use crate::internal::state::SMALL;
 
 /// Scales down the updates of each unit, so that their norm is at most a given ratio of the unit's parameter norm.
 ///

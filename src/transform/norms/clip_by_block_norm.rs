@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::{Rescale, Squares, Updates, shrink, rescales};
+use crate::transform::rescale::{Rescale, Squares, Updates, rescales, shrink};
 
 /// Clips the updates of each leaf to a norm of at most `max_norm`.
 ///

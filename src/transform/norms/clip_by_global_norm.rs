@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::{Rescale, Squares, Updates, shrink, rescales};
+use crate::transform::rescale::{Rescale, Squares, Updates, rescales, shrink};
 
 /// Clips updates by their global norm: scales all leaves down together to a norm of at most `max_norm`.
 ///

@@ -1,7 +1,7 @@
 use crate::internal::engine::{LeafSlice, OneElementWithMemory, RuleWithMemory};
+use crate::internal::recipe::words;
 use crate::internal::state::state_fields;
 use crate::part::prelude::*;
-use crate::internal::recipe::words;
 
 /// Replaces updates by the sign of their interpolation with a running mean.
 ///

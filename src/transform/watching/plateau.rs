@@ -1,7 +1,6 @@
 use super::{ReduceOnPlateau, ReduceOnPlateauState};
-use crate::GradientTransformation;
-use crate::{Error, Result};
 use crate::part::prelude::*;
+use crate::{Error, Result};
 
 /// The factor of [`reduce_on_plateau`](crate::transform::reduce_on_plateau) for values measured once an epoch.
 ///

@@ -1,8 +1,8 @@
-use crate::needs::Value;
 use crate::internal::engine::{OneElementWithMemory, RuleWithMemory};
-use crate::internal::state::state_fields;
-use crate::part::prelude::*;
 use crate::internal::recipe::words;
+use crate::internal::state::state_fields;
+use crate::needs::Value;
+use crate::part::prelude::*;
 
 /// Multiplies updates by a factor that decreases whenever the loss stops improving.
 ///

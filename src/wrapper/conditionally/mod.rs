@@ -5,8 +5,8 @@ pub use condition::{
     value_lt,
 };
 
-use crate::needs::{Level, Needs};
 use crate::GradientTransformation;
+use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 
@@ -138,7 +138,10 @@ pub fn conditionally_transform<T: GradientTransformation, W: Condition>(
 /// Optax, [`conditionally_mask`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a condition
 /// is a value whose needs are in its type, in place of `forward_extra_args`; the outcome of the step reports that
 /// nothing was emitted, and later members do not run on zeros.
-pub fn conditionally_mask<T: GradientTransformation, W: Condition>(inner: T, should_transform_fn: W) -> ConditionallyMask<T, W> {
+pub fn conditionally_mask<T: GradientTransformation, W: Condition>(
+    inner: T,
+    should_transform_fn: W,
+) -> ConditionallyMask<T, W> {
     Conditionally::with(inner, should_transform_fn)
 }
 

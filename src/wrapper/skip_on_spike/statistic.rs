@@ -1,7 +1,7 @@
 use core::fmt;
 
-use crate::needs::{Needs, Nothing};
 use crate::needs::Value;
+use crate::needs::{Needs, Nothing};
 use crate::recipe::Recipe;
 
 /// The statistic that a [`skip_on_spike`](crate::wrapper::skip_on_spike) compares.

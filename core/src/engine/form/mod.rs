@@ -302,20 +302,6 @@ fn recipe_named(name: &str, part: &dyn PartArguments) -> Recipe {
     recipe_of(name, &mut |visit| part.show(visit))
 }
 
-/// Implements `own_arguments` and `recipe` by the type's [`Arguments`].
-macro_rules! recipe_of_arguments {
-    () => {
-        fn own_arguments(&mut self, visit: &mut $crate::arguments::Visit<'_>) {
-            $crate::arguments::Arguments::arguments(self, visit);
-        }
-
-        fn recipe(&self) -> $crate::recipe::Recipe {
-            $crate::engine::own_recipe(self)
-        }
-    };
-}
-pub(crate) use recipe_of_arguments;
-
 impl<P: Part> Transform for P {
     fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
         P::Form::members(self, visit);

@@ -20,8 +20,8 @@ use crate::engine::{
 };
 use crate::error::Result;
 use crate::needs::{Includes, Needs, Nothing, ValueAndGradFn};
-use crate::recipe::{self, FromRecipe, Node};
 use crate::program::{ErasedTile, OnTile, Traced};
+use crate::recipe::{self, FromRecipe, Node};
 
 /// A type-erased transformation, for chains composed at run time.
 ///

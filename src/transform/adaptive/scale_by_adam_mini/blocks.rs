@@ -1,9 +1,9 @@
 //! The blocks of elements that share a second moment.
 
-use crate::part::prelude::*;
-use crate::recipe::{self, FromRecipe, Node, Recipe, ToRecipe};
 use crate::internal::recipe::Entries;
 use crate::internal::state::subtree;
+use crate::part::prelude::*;
+use crate::recipe::{self, FromRecipe, Node, Recipe, ToRecipe};
 use crate::tree::LeafSpec;
 
 /// The partition of one leaf into blocks.

@@ -8,12 +8,11 @@ pub(super) use zoom::Zoom;
 
 use std::sync::Arc;
 
-use crate::{Element, Real};
+use crate::internal::engine::{Bounds, add_rounded, clamp, dot, is_blocked};
 use crate::internal::numeric::{convert, with_dtype};
-use crate::internal::engine::{Bounds, add_rounded, dot, is_blocked};
 use crate::part::{LeafVisitor, WholeLeaf, WholeTree};
-use crate::internal::engine::clamp;
 use crate::state::Moments;
+use crate::{Element, Real};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {

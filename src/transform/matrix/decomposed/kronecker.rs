@@ -10,9 +10,7 @@ use ndarray::ArrayView2;
 
 use super::super::WeightDimensionNumbers;
 use super::super::scale_by_muon::one_matrix;
-use crate::internal::numeric::{Orthogonal, Symmetric, orthogonalize};
-use crate::internal::numeric::{matmul, matrix, symmetric_matmul};
-use crate::internal::numeric::largest_first;
+use crate::internal::numeric::{Orthogonal, Symmetric, largest_first, matmul, matrix, orthogonalize, symmetric_matmul};
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 

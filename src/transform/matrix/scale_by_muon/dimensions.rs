@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use crate::internal::numeric::sort_axes;
+use crate::internal::recipe::{Entries, OneOrMore};
+use crate::internal::state::{Pattern, subtree};
 use crate::part::prelude::*;
 use crate::recipe::{self, FromRecipe, Node, Recipe, ToRecipe};
-use crate::internal::recipe::{Entries, OneOrMore};
-use crate::internal::state::Pattern;
-use crate::internal::state::subtree;
 use crate::tree::{Layout, LeafSpec};
 
 /// The axes of a leaf that, flattened together, are the rows and the columns of its matrices.

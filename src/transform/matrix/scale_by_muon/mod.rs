@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use self::dimensions::{MatrixOffsets, matrices_of};
 use self::newton_schulz::Scratch;
-use crate::part::{Line, RemoteLeaf};
 use crate::internal::state::state_fields;
 use crate::part::prelude::*;
+use crate::part::{Line, RemoteLeaf};
 use crate::tree::LeafSpec;
 
 pub(super) use self::dimensions::matrix_shape;

@@ -1,14 +1,13 @@
 //! The Newton-Schulz iteration, which brings the singular values of a matrix near 1.
 
 use super::dimensions::MatrixOffsets;
-use crate::internal::engine::{Job, current_simd_level, dispatch, sum_tile};
 use crate::SimdLevel;
-use crate::internal::numeric::{matmul, matrix, symmetric_matmul};
-use crate::internal::numeric::spectral_norm;
-use crate::part::prelude::*;
-use crate::recipe::{self, ConfigError, FromRecipe, Node, Recipe, ToRecipe};
+use crate::internal::engine::{Job, current_simd_level, dispatch, sum_tile};
+use crate::internal::numeric::{matmul, matrix, spectral_norm, symmetric_matmul};
 use crate::internal::recipe::words;
 use crate::internal::state::{is_safe, length};
+use crate::part::prelude::*;
+use crate::recipe::{self, ConfigError, FromRecipe, Node, Recipe, ToRecipe};
 use core::any::Any;
 
 /// The coefficients `(a, b, c)` of `X ← a·X + (b·A + c·A²)·X`: the same for all steps, or a row for each.

@@ -3,13 +3,9 @@
 use core::hint::select_unpredictable;
 
 use super::{BLOCK, Layout};
-use crate::Real;
 use crate::internal::engine::Job;
-use crate::internal::numeric::Always;
-use crate::internal::numeric::prefetch_to_read;
-use crate::SimdLevel;
-use crate::internal::numeric::SimdType;
-use crate::internal::numeric::{Split, half};
+use crate::internal::numeric::{Always, SimdType, Split, half, prefetch_to_read};
+use crate::{Real, SimdLevel};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scalars<C> {

@@ -3,9 +3,7 @@ mod loops;
 use core::hint::select_unpredictable;
 use std::sync::Arc;
 
-use crate::internal::numeric::axes_by_stride;
-use crate::internal::numeric::{current_simd_level, dispatch};
-use crate::internal::numeric::run_parallel;
+use crate::internal::numeric::{axes_by_stride, current_simd_level, dispatch, run_parallel};
 use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;

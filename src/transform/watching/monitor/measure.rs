@@ -3,9 +3,9 @@
 use core::fmt;
 use std::sync::Arc;
 
-use crate::internal::numeric::{BothTypes, TypeFamily};
-use crate::internal::engine::{Job, dispatch, sum_tile};
 use crate::SimdLevel;
+use crate::internal::engine::{Job, dispatch, sum_tile};
+use crate::internal::numeric::{BothTypes, TypeFamily};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::measure::{Accumulates, Measure, SUM};
 use crate::SimdLevel;
 use crate::internal::engine::sum_tile;
+use crate::internal::state::{SMALL, is_safe};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::internal::state::{SMALL, is_safe};
 
 /// A measure of the updates, [of the parameters](of_params), or a [`ratio`] of two such.
 #[derive(Clone, Debug)]

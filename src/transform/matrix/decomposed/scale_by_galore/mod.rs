@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use super::super::WeightDimensionNumbers;
 use super::super::scale_by_muon::one_matrix;
+use crate::GradientTransformation;
 use crate::arguments::{Argument, Arguments, Visit};
 use crate::internal::engine::{Arrays, Nested};
-use crate::internal::numeric::Svd;
-use crate::internal::numeric::{matmul, matrix};
-use crate::GradientTransformation;
-use crate::internal::engine::{InnerRuns};
+use crate::internal::numeric::{Svd, matmul, matrix};
 use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 use crate::state::StateWalk;
