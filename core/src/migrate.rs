@@ -135,6 +135,7 @@ impl Migration {
 }
 
 /// The leaves and buffers of a model.
+#[cfg_attr(not(feature = "serde"), expect(unreachable_pub, reason = "restoring needs serde"))]
 pub type Model<'m> = (&'m Structure, &'m [BufferSpec]);
 
 /// Returns the union of the masks; each must select a leaf.
