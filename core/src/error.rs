@@ -156,8 +156,7 @@ impl Error {
         Error(Box::new(Kind::State { place: place.into(), problem: problem.into() }))
     }
 
-    #[doc(hidden)]
-    pub fn other_transformation(place: String) -> Error {
+    pub(crate) fn other_transformation(place: String) -> Error {
         Error::state(place, "the state was made by another transformation; make one with `init`")
     }
 

@@ -18,8 +18,7 @@ pub struct InitContext<'a> {
     pub(crate) params: &'a [TableLeaf],
     /// True if leaves may rest, so that updates are counted by leaf.
     pub(crate) by_leaf: bool,
-    #[doc(hidden)]
-    pub quantization: Option<Quantization<'a>>,
+    pub(crate) quantization: Option<Quantization<'a>>,
     /// True if parameters appear in the compute type.
     pub(crate) in_full: bool,
     /// Out-parameter: the cost of each leaf that must not be sharded.
@@ -169,8 +168,7 @@ pub enum ParamSource<'a> {
 
 impl ParamSource<'_> {
     /// None, before a step has begun.
-    #[doc(hidden)]
-    pub const NONE: ParamSource<'static> = ParamSource::Leaves(&[]);
+    pub(crate) const NONE: ParamSource<'static> = ParamSource::Leaves(&[]);
 
     /// Calls `then` with the table of leaves.
     ///
@@ -213,8 +211,7 @@ pub struct StepContext<'a> {
     pub(crate) gradients: bool,
     pub(crate) flush: bool,
     pub(crate) value: Option<f64>,
-    #[doc(hidden)]
-    pub params: ParamSource<'a>,
+    pub(crate) params: ParamSource<'a>,
     /// Leaves without a gradient; empty if all have one.
     pub(crate) absent: &'a [bool],
     /// Leaves that rest in this step; empty if none may.
@@ -303,8 +300,7 @@ impl<'a> StepContext<'a> {
 
     /// Returns this step for an inner transformation that has its own leaves or runs a whole step. `params` belong to
     /// `structure`.
-    #[doc(hidden)]
-    pub fn for_inner<'b>(&self, structure: &'b Structure, params: ParamSource<'b>) -> StepContext<'b>
+    pub(crate) fn for_inner<'b>(&self, structure: &'b Structure, params: ParamSource<'b>) -> StepContext<'b>
     where
         'a: 'b,
     {

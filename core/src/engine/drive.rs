@@ -33,15 +33,12 @@ pub(crate) trait Remote<T: Stage>: RemoteTree {
 /// Buffers kept between steps.
 pub struct Work {
     chunks: Chunks,
-    #[doc(hidden)]
-    pub params: Table,
-    #[doc(hidden)]
-    pub grads: Table,
+    pub(crate) params: Table,
+    pub(crate) grads: Table,
     pub(crate) rows: Rows,
     /// Leaves without a gradient; empty if all have one.
     pub(crate) absent: Vec<bool>,
-    #[doc(hidden)]
-    pub path: String,
+    pub(crate) path: String,
     sums: Vec<f64>,
     stored: Vec<Buffer>,
     converted_grads: Vec<Option<Buffer>>,
@@ -70,8 +67,7 @@ impl Work {
     /// # Errors
     ///
     /// As [`new`](Work::new).
-    #[doc(hidden)]
-    pub fn new_for<T: Stage>(structure: &Structure, active: &[bool], transformation: &T) -> Result<Work> {
+    pub(crate) fn new_for<T: Stage>(structure: &Structure, active: &[bool], transformation: &T) -> Result<Work> {
         Ok(Work::of_shape(structure, active, checked_shape(transformation)?))
     }
 
@@ -106,8 +102,7 @@ impl Work {
         }
     }
 
-    #[doc(hidden)]
-    pub fn shape(&self) -> PassStructure {
+    pub(crate) fn shape(&self) -> PassStructure {
         self.shape
     }
 
@@ -117,14 +112,12 @@ impl Work {
     }
 
     /// As [`fresh`](Work::fresh), for the active leaves only.
-    #[doc(hidden)]
-    pub fn fresh_for(&self, structure: &Structure, active: &[bool]) -> Work {
+    pub(crate) fn fresh_for(&self, structure: &Structure, active: &[bool]) -> Work {
         Work { ranks: self.ranks.clone(), ..Work::of_shape(structure, active, self.shape) }
     }
 
     /// Runs a step on the leaves in the tables; an empty gradient table means zero gradients.
-    #[doc(hidden)]
-    pub fn step<T: Stage>(
+    pub(crate) fn step<T: Stage>(
         &mut self,
         transformation: &T,
         state: &mut T::State,

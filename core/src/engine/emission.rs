@@ -3,20 +3,16 @@
 /// The outcome of a step. Each group of a partition has [its own](crate::wrapper::PartitionState::outcome).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    #[doc(hidden)]
-    pub emitted: bool,
+    pub(crate) emitted: bool,
     /// True if gradients were discarded, perhaps not all.
-    #[doc(hidden)]
-    pub skipped: bool,
+    pub(crate) skipped: bool,
     /// As [`Emission::Nothing`].
-    #[doc(hidden)]
-    pub held: bool,
+    pub(crate) held: bool,
 }
 
 impl Outcome {
     /// The outcome before the first transformation.
-    #[doc(hidden)]
-    pub const GRADIENTS: Outcome = Outcome { emitted: true, skipped: false, held: false };
+    pub(crate) const GRADIENTS: Outcome = Outcome { emitted: true, skipped: false, held: false };
 
     pub(crate) const NOTHING: Outcome = Outcome { emitted: false, skipped: false, held: true };
 

@@ -45,7 +45,7 @@ mod stage_chunk;
 mod stored;
 mod summary;
 mod sums;
-pub mod table;
+pub(crate) mod table;
 mod tile;
 mod tile_driver;
 mod transform;

@@ -204,13 +204,21 @@ pub(crate) fn grads_mut<G: TreeMut + ?Sized>(
     write(tree, table, path, Check { absent, advice, on_types: IN_PLACE, ..Check::of(GRADIENTS, structure) })
 }
 
-#[doc(hidden)]
-pub fn params<P: Tree + ?Sized>(tree: &P, structure: &Structure, table: &mut Table, path: &mut String) -> Result<()> {
+pub(crate) fn params<P: Tree + ?Sized>(
+    tree: &P,
+    structure: &Structure,
+    table: &mut Table,
+    path: &mut String,
+) -> Result<()> {
     read(tree, table, path, Check::of(PARAMS, structure))
 }
 
-#[doc(hidden)]
-pub fn grads<G: Tree + ?Sized>(tree: &G, structure: &Structure, table: &mut Table, path: &mut String) -> Result<()> {
+pub(crate) fn grads<G: Tree + ?Sized>(
+    tree: &G,
+    structure: &Structure,
+    table: &mut Table,
+    path: &mut String,
+) -> Result<()> {
     read(tree, table, path, Check { fits: exact, on_types: LITERALS, ..Check::of(GRADIENTS, structure) })
 }
 

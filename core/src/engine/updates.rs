@@ -20,8 +20,7 @@ pub struct Updates {
 }
 
 impl Updates {
-    #[doc(hidden)]
-    pub fn new(structure: Arc<Structure>) -> Updates {
+    pub(crate) fn new(structure: Arc<Structure>) -> Updates {
         let leaves = structure.leaves().iter().map(|l| Buffer::zeros(l.dtype(), l.len())).collect();
         Updates { structure, leaves, outcome: Outcome::NOTHING }
     }

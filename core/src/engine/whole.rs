@@ -22,8 +22,7 @@ pub struct WholeTree<'a> {
     pub(crate) absent: &'a [bool],
     pub(crate) stored: &'a mut [Buffer],
     pub(crate) rows: &'a mut [LeafRows],
-    #[doc(hidden)]
-    pub params: &'a Table,
+    pub(crate) params: &'a Table,
     /// The gradients; empty in a flush.
     pub(crate) grads: &'a [TableLeaf],
     /// True if `stored` holds the updates, else `grads`.
@@ -251,8 +250,7 @@ impl WholeTree<'_> {
         *self.trial_params = params;
     }
 
-    #[doc(hidden)]
-    pub fn objective(&mut self) -> Option<&mut dyn EvaluateLoss> {
+    pub(crate) fn objective(&mut self) -> Option<&mut dyn EvaluateLoss> {
         self.objective.as_mut().map(|evaluate_loss| &mut **evaluate_loss as &mut dyn EvaluateLoss)
     }
 
