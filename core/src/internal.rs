@@ -5,6 +5,7 @@ pub mod numeric {
     #[cfg(feature = "half")]
     pub use crate::element::HalfFloat;
     pub use crate::element::{BothTypes, Rounding, TypeFamily, convert};
+    pub use crate::engine::{add_rounded, clamp, dot, is_blocked};
     pub use crate::layout::{axes_by_stride, dense_strides, elements, is_dense, matching_strides, sort_axes};
     #[cfg(feature = "checkpoint")]
     pub use crate::memory::Buffer;
@@ -15,20 +16,19 @@ pub mod numeric {
     pub use crate::numeric::order::{largest_first, max_or_nan, min_or_nan};
     pub use crate::numeric::prefetch::prefetch_to_read;
     pub use crate::numeric::random::{BATCH, BLOCK, Normal, WORDS, halves, leaf_key, path_hash, philox, word, words};
-    pub use crate::numeric::simd::{SimdType, current_simd_level, dispatch};
+    pub use crate::numeric::simd::{Job, SimdType, current_simd_level, dispatch_on_cpu as dispatch};
     pub use crate::numeric::spectral::spectral_norm;
     pub use crate::numeric::split::{PARALLEL_THRESHOLD, Split, half, is_parallel, parallel_for_each, run_parallel};
     pub use crate::numeric::sums::{squares, sum_pairs, sum_tile};
+    pub use crate::tree::{Cursor, SMALL, Strides, is_safe, length};
     pub use crate::with_dtype;
 }
 
 /// Protocols between the engine and the parts that evaluate losses or run other transformations.
 pub mod engine {
-    pub use crate::engine::leaf::Table;
     pub use crate::engine::{
-        Absent, Arrays, Bounds, Evaluate, Examples, GradientSink, HoldsBack, InnerRuns, Job, LeafSlice, Nested,
-        Observer, Observes, OneElementWithMemory, RuleWithMemory, Stage, Trial, add_rounded, clamp, current_simd_level,
-        dispatch, dot, is_blocked, squares, sum_tile,
+        Absent, Arrays, Bounds, Current, Evaluate, Examples, GradientSink, HoldsBack, InnerRuns, LeafSlice, Nested,
+        Observer, Observes, OneElementWithMemory, RuleWithMemory, Stage, Trial,
     };
     pub use crate::error::MismatchReport;
     pub use crate::evaluation_cache::{CachedEvaluation, EvaluationCache};
@@ -47,9 +47,7 @@ pub mod state {
     };
     pub use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part, index, shown};
     pub use crate::tree::row_major::{ROW_MAJOR_CHUNK, leaves, leaves_mut, read, rewrite};
-    pub use crate::tree::{
-        Cursor, LeafParts, PartOf, SMALL, Strides, buffers_of, dense_strides, fingerprint, is_dense, is_safe, length,
-    };
+    pub use crate::tree::{PartOf, buffers_of, fingerprint};
     pub use crate::{memory, state_fields};
 }
 

@@ -101,8 +101,7 @@ impl RawSlice {
         RawSlice { first: usize::MAX, ..self }
     }
 
-    #[doc(hidden)]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
@@ -317,8 +316,7 @@ impl Buffer {
         Layout::from_size_align(size, align).ok()
     }
 
-    #[doc(hidden)]
-    pub fn raw(&self) -> RawSlice {
+    pub(crate) fn raw(&self) -> RawSlice {
         self.data
     }
 

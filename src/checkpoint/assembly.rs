@@ -10,7 +10,7 @@ use super::manifest::Manifest;
 use super::save::{Spec, Take, in_order, metadata, write};
 use super::tensors::Tensors;
 use crate::internal::numeric::{Buffer, dense_strides, elements, is_dense, matching_strides, with_dtype};
-use crate::internal::state::{LeafParts, PartOf};
+use crate::internal::state::PartOf;
 use crate::tree::{LeafMut, LeafRef};
 use crate::{DType, Result};
 
@@ -55,7 +55,7 @@ impl Checkpoint {
 
     pub(super) fn fill_part(&self, tensor: &str, leaf: &mut LeafMut<'_>, part: &PartOf) -> Result<()> {
         let mut data = Buffer::zeros(leaf.dtype(), elements(&part.shape).unwrap_or(0));
-        self.fill(tensor, &mut LeafMut::lend(strided_parts(&data, &part.shape, &part.strides)))?;
+        self.fill(tensor, &mut LeafMut::of_buffer(&mut data, &part.shape, &part.strides))?;
         let len = elements(leaf.shape()).unwrap_or(0);
         let dtype = leaf.dtype();
         if dtype.is_quantized() {
@@ -106,13 +106,8 @@ impl Assembly {
                 self.files[file].fill(tensor, &mut stretch)
             })?;
         }
-        Ok(LeafRef::lend(strided_parts(&data, &scattered.shape, &scattered.strides)).to_bytes())
+        Ok(LeafRef::of_buffer(&data, &scattered.shape, &scattered.strides).to_bytes())
     }
-}
-
-/// Returns an array whose strides reach all elements.
-fn strided_parts(data: &Buffer, shape: &[usize], strides: &[isize]) -> LeafParts {
-    LeafParts { data: data.raw(), shape: shape.into(), strides: strides.into() }
 }
 
 fn merged(files: &[Checkpoint]) -> Result<Manifest> {

@@ -133,7 +133,7 @@ impl<'a, T: GradientTransformation, P: Tree + ?Sized> Save<'a, T, P> {
                     if leaf.dtype().is_quantized() {
                         let (shape, strides) = match &leaf.part {
                             Some(part) => (part.shape.clone(), part.strides.clone()),
-                            None => (leaf.shape().into(), leaf.parts.strides.to_vec()),
+                            None => (leaf.shape().into(), leaf.strides().to_vec()),
                         };
                         quantized.insert(tensor.clone(), Quantized { dtype: leaf.dtype(), shape, strides });
                     }

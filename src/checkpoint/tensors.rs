@@ -9,7 +9,6 @@ use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 use super::source::{Bytes, Reader, Source};
 use crate::internal::numeric::{Buffer, dense_strides, elements};
-use crate::internal::state::LeafParts;
 use crate::tree::{LeafMut, LeafRef};
 use crate::{DType, Error, Result};
 
@@ -165,20 +164,18 @@ pub(super) fn put_bytes(leaf: &mut LeafMut<'_>, found: DType, bytes: &[u8]) {
     if found == leaf.dtype() {
         return leaf.take_bytes(bytes);
     }
-    let there = Buffer::zeros(found, elements(leaf.shape()).unwrap_or(0));
+    let mut there = Buffer::zeros(found, elements(leaf.shape()).unwrap_or(0));
     let (shape, strides) = (leaf.shape().to_vec(), dense_strides(leaf.shape()));
-    let parts = || LeafParts::new(there.raw(), &shape, &strides);
-    LeafMut::lend(parts()).take_bytes(bytes);
-    leaf.copy_from(&LeafRef::lend(parts()));
+    LeafMut::of_buffer(&mut there, &shape, &strides).take_bytes(bytes);
+    leaf.copy_from(&LeafRef::of_buffer(&there, &shape, &strides));
 }
 
 /// Converts numbers to another dtype, rounding each.
 pub(super) fn converted(bytes: &[u8], from: DType, to: DType) -> Vec<u8> {
     let len = bytes.len() / from.size();
-    let there = Buffer::zeros(to, len);
-    let parts = || LeafParts::new(there.raw(), &[len], &dense_strides(&[len]));
-    put_bytes(&mut LeafMut::lend(parts()), from, bytes);
-    LeafRef::lend(parts()).to_bytes()
+    let mut there = Buffer::zeros(to, len);
+    put_bytes(&mut LeafMut::of_buffer(&mut there, &[len], &[1]), from, bytes);
+    LeafRef::of_buffer(&there, &[len], &[1]).to_bytes()
 }
 
 pub(super) fn header_of(name: &str, source: &Source) -> Result<String> {

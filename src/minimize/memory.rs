@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::within::Within;
-use crate::internal::engine::{Bounds, CachedEvaluation, Evaluate, EvaluationCache, GradientSink, Table, Trial, dot};
-use crate::internal::state::{fingerprint, is_safe, length};
+use crate::internal::engine::{Bounds, CachedEvaluation, Current, Evaluate, EvaluationCache, GradientSink, Trial};
+use crate::internal::numeric::{dot, is_safe, length};
+use crate::internal::state::fingerprint;
 use crate::needs::Level;
 use crate::projection::Operand;
 use crate::state::Moments;
@@ -134,13 +135,7 @@ struct Watched<'a, P, F> {
 }
 
 impl<P: TreeMut, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Evaluate for Watched<'_, P, F> {
-    fn evaluate(
-        &mut self,
-        structure: &Structure,
-        params: &Table,
-        point: &Moments,
-        gradient: Option<&mut Moments>,
-    ) -> Result<f64> {
+    fn evaluate(&mut self, current: Current<'_>, point: &Moments, gradient: Option<&mut Moments>) -> Result<f64> {
         let Watched { trial, last, best, evaluations, .. } = self;
         let worth_keeping = best.fingerprint.is_none() || best.value.is_nan() || last.value < best.value;
         if last.fingerprint.is_some() && worth_keeping {
@@ -148,7 +143,7 @@ impl<P: TreeMut, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Evaluate
         }
         last.fingerprint = None;
         **evaluations += 1;
-        last.value = trial.evaluate(structure, params, point, Some(&mut last.gradient))?;
+        last.value = trial.evaluate(current, point, Some(&mut last.gradient))?;
         last.fingerprint = trial.point().as_ref().map(fingerprint);
         gradient.into_iter().for_each(|to| to.copy_from(&last.gradient));
         Ok(last.value)

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::internal::engine::{Bounds, clamp};
-use crate::internal::numeric::with_dtype;
-use crate::internal::state::{index, leaves, leaves_mut, length, shown};
+use crate::internal::engine::Bounds;
+use crate::internal::numeric::{clamp, length, with_dtype};
+use crate::internal::state::{index, leaves, leaves_mut, shown};
 use crate::projection::Operand;
 use crate::state::Moments;
 use crate::tree::{LeafSpec, Structure, Tree, TreeMut};

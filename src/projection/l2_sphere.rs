@@ -1,6 +1,6 @@
 use super::set::{TreeSet, projection};
 use super::vector::Vector;
-use crate::internal::state::is_safe;
+use crate::internal::numeric::is_safe;
 use crate::part::prelude::*;
 use crate::tree::TreeMut;
 

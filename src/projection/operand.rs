@@ -2,8 +2,9 @@ use core::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::arguments::CheckRange;
+use crate::internal::numeric::{Cursor, dense_strides};
 use crate::internal::recipe::{Entries, OneOrMore};
-use crate::internal::state::{Cursor, dense_strides, leaves};
+use crate::internal::state::leaves;
 use crate::range::Range;
 use crate::recipe::{self, ConfigError, FromRecipe, Node, Recipe, ToRecipe};
 use crate::schedule::{Hyperparam, Schedule};

@@ -1,6 +1,6 @@
 use super::set::{TreeSet, projection};
 use super::vector::Vector;
-use crate::internal::engine::sum_tile;
+use crate::internal::numeric::sum_tile;
 use crate::part::prelude::*;
 use crate::tree::TreeMut;
 

@@ -3,7 +3,7 @@
 
 use super::operand::Values;
 use crate::Real;
-use crate::internal::engine::sum_tile;
+use crate::internal::numeric::sum_tile;
 use crate::internal::state::{ROW_MAJOR_CHUNK, read, rewrite};
 use crate::part::{LeafVisitor, WholeLeaf, WholeTree};
 use crate::tree::{LeafMut, LeafRef};
@@ -62,14 +62,14 @@ pub(super) struct TreeVector<'a, 'b> {
 
 impl Vector for TreeVector<'_, '_> {
     fn elements(&self) -> usize {
-        self.leaves.iter().map(|leaf| leaf.parts.data.len()).sum()
+        self.leaves.iter().map(|leaf| leaf.shape().iter().product::<usize>()).sum()
     }
 
     fn read(&mut self, each: &mut dyn FnMut(&[f64], &[f64])) {
         let mut scratch = [0.0; ROW_MAJOR_CHUNK];
         for (i, leaf) in self.leaves.iter().enumerate() {
             let vector_values = self.vector_values.get(i);
-            let shared = LeafRef::lend(leaf.parts.clone());
+            let shared = leaf.shared();
             read(&shared, |start, x| each(x, row_major(vector_values, start, &mut scratch[..x.len()])));
         }
     }

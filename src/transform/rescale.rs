@@ -1,6 +1,7 @@
 //! Multiplication of each leaf by a factor computed from sums over its elements: one barrier, no arrays of state.
 
-use crate::internal::state::{SMALL, is_safe, length, state_fields};
+use crate::internal::numeric::{SMALL, is_safe, length};
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 use crate::state::StateWalk;
 

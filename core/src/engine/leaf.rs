@@ -11,7 +11,7 @@ use crate::state::Moments;
 use crate::tree::{Cursor, LeafParts, LeafSpec, Strided, Structure};
 
 #[derive(Clone, Debug)]
-pub struct TableLeaf {
+pub(crate) struct TableLeaf {
     pub(crate) data: RawSlice,
     /// The strides, if not in the state's memory order; then no slice of `data` may be made.
     pub(crate) strided: Option<Strided>,
@@ -55,7 +55,7 @@ impl TableLeaf {
 }
 
 /// The leaves of one tree. Steps reuse the allocation, not the pointers.
-pub type Table = Vec<TableLeaf>;
+pub(crate) type Table = Vec<TableLeaf>;
 
 /// Returns a leaf's flag; false if `leaves` is empty.
 pub(crate) fn is_among(leaves: &[bool], leaf: usize) -> bool {

@@ -83,7 +83,7 @@ pub(crate) use lint::refuse_mistakes;
 pub(crate) use messages::Layout;
 pub use nested::{Arrays, Nested};
 
-pub use objective::{Evaluate, GradientSink, Trial};
+pub use objective::{Current, Evaluate, GradientSink, Trial};
 pub(crate) use objective::{EvaluateLoss, Objective};
 pub(crate) use pass::{Pass, run_own_loops};
 pub use pass_structure::{PassRange, PassStructure, StageOffset};
@@ -99,7 +99,7 @@ pub use slots::SlotList;
 pub use stage::Stage;
 pub use stage_chunk::{StageChunk, Then};
 pub use summary::{Effect, Summary, WarningKind};
-pub use sums::{squares, sum_tile};
+pub(crate) use sums::{squares, sum_tile};
 pub(crate) use tile::TILE;
 pub use tile::{Tile, TileScratch};
 pub(crate) use tile_driver::{fused, on_tile};
@@ -112,6 +112,6 @@ pub(crate) use whole::NOT_REMOTE;
 pub use whole::{LeafObserver, LeafVisitor, WholeLeaf, WholeTree};
 
 pub(crate) use crate::element::Contribution;
-pub use crate::numeric::simd::{Job, current_simd_level, dispatch};
+pub(crate) use crate::numeric::simd::{Job, current_simd_level, dispatch};
 pub use crate::numeric::simd::{SimdLevel, detected_simd_level, force_simd_level};
 use crate::numeric::{convert, prefetch, simd};

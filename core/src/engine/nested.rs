@@ -130,8 +130,19 @@ impl Nested {
         at.for_inner(&self.structure, at.params).reinitialize(transformation, &self.active)
     }
 
+    /// As [`run`](Self::run), without a loss to evaluate.
+    pub fn run_without_loss<T: Stage>(
+        &mut self,
+        transformation: &T,
+        state: &mut T::State,
+        at: &StepContext<'_>,
+        arrays: Arrays<'_>,
+    ) -> Outcome {
+        self.run(transformation, state, at, arrays, None)
+    }
+
     /// Runs a step; without gradients it ignores `arrays.grads`.
-    pub fn run<T: Stage>(
+    pub(crate) fn run<T: Stage>(
         &mut self,
         transformation: &T,
         state: &mut T::State,

@@ -10,17 +10,20 @@ use crate::error::Result;
 use crate::state::Moments;
 use crate::tree::{Structure, Tree, TreeMut};
 
+/// The parameters of a step, which fit its structure.
+#[derive(Clone, Copy)]
+pub struct Current<'a> {
+    structure: &'a Structure,
+    params: &'a Table,
+}
+
+/// A loss with its gradient.
 pub trait Evaluate {
     /// Returns the loss at `point`, and writes the gradient to `gradient`. Leaves without an array in `point` keep
     /// their parameters; those without one in `gradient` are not written.
-    fn evaluate(
-        &mut self,
-        structure: &Structure,
-        params: &Table,
-        point: &Moments,
-        gradient: Option<&mut Moments>,
-    ) -> Result<f64>;
+    fn evaluate(&mut self, current: Current<'_>, point: &Moments, gradient: Option<&mut Moments>) -> Result<f64>;
 
+    /// Returns the bounds of the parameters, if any.
     fn bounds(&self) -> Option<Arc<Bounds>> {
         None
     }
@@ -79,13 +82,8 @@ impl<P, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Trial<P, F> {
 }
 
 impl<P: TreeMut, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Evaluate for Trial<P, F> {
-    fn evaluate(
-        &mut self,
-        structure: &Structure,
-        params: &Table,
-        point: &Moments,
-        gradient: Option<&mut Moments>,
-    ) -> Result<f64> {
+    fn evaluate(&mut self, current: Current<'_>, point: &Moments, gradient: Option<&mut Moments>) -> Result<f64> {
+        let Current { structure, params } = current;
         let Trial { point: Some(trial), f, table, path, evaluation_buffer } = self else { return Ok(f64::NAN) };
         table::params_mut(trial, structure, table, path)?;
         for (leaf, (to, spec)) in table.iter().zip(structure.leaves()).enumerate() {
@@ -119,7 +117,7 @@ impl<'a> Objective<'a> {
 }
 
 /// Evaluates the loss and keeps the first error.
-pub trait EvaluateLoss {
+pub(crate) trait EvaluateLoss {
     /// Returns true after an error, which abandons the step.
     fn failed(&self) -> bool;
 
@@ -149,7 +147,7 @@ impl EvaluateLoss for Objective<'_> {
         if self.failed() {
             return f64::NAN;
         }
-        match self.evaluate.evaluate(structure, params, point, gradient) {
+        match self.evaluate.evaluate(Current { structure, params }, point, gradient) {
             Ok(value) => value,
             Err(error) => {
                 self.error = Some(error);

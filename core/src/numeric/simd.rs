@@ -47,6 +47,7 @@ pub fn force_simd_level(simd: Option<SimdLevel>) {
     FORCED_LEVEL.store(simd.map_or(0, |simd| simd as u8 + 1), Ordering::Relaxed);
 }
 
+/// Returns the SIMD level of the loops.
 pub fn current_simd_level() -> SimdLevel {
     let detected = detected_simd_level();
     match FORCED_LEVEL.load(Ordering::Relaxed) {
@@ -98,8 +99,14 @@ impl SimdType for Avx512 {
     const SIMD: SimdLevel = SimdLevel::Avx512;
 }
 
+/// Runs a job compiled for a SIMD level, at most that of the CPU.
 #[inline]
-pub fn dispatch<J: Job>(simd: SimdLevel, job: J) -> J::Output {
+pub fn dispatch_on_cpu<J: Job>(simd: SimdLevel, job: J) -> J::Output {
+    dispatch(simd.min(detected_simd_level()), job)
+}
+
+#[inline]
+pub(crate) fn dispatch<J: Job>(simd: SimdLevel, job: J) -> J::Output {
     match simd {
         // SAFETY: `current_simd_level` returns this value only if the CPU has these features.
         #[cfg(target_arch = "x86_64")]

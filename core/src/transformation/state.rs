@@ -338,6 +338,9 @@ impl<T: Stage> OptState<T> {
     ) -> Result<Outcome> {
         self.ready(transformation)?;
         table::params_mut(params, &self.structure, &mut self.work.params, &mut self.work.path)?;
+        let fits =
+            |(leaf, spec): (usize, &LeafSpec)| known.gradient.raw(leaf).is_some_and(|array| array.len() == spec.len());
+        assert!(self.structure.leaves().iter().enumerate().all(fits), "a gradient of another structure");
         leaf::moments(&known.gradient, &mut self.work.grads);
         self.run(transformation, Some(known.value), objective, Sink::Params)
     }

@@ -11,29 +11,35 @@ use crate::error::{Error, Result};
 use crate::layout::{Cursor, Extent, Shape, Strided, Strides, axes, dense_strides, is_dense};
 #[cfg(feature = "serde")]
 use crate::layout::{elements, matching_strides};
+#[cfg(feature = "checkpoint")]
+use crate::memory::Buffer;
 use crate::memory::{RawSlice, RawStrided};
 use crate::numeric::convert::{load, store};
 use crate::numeric::simd::current_simd_level;
 
 /// The common part of both kinds of leaf.
 #[derive(Clone, Debug)]
-pub struct LeafParts {
+pub(crate) struct LeafParts {
     /// The first element in logical order, with the number of elements.
-    #[doc(hidden)]
-    pub data: RawSlice,
-    #[doc(hidden)]
-    pub shape: Shape,
-    #[doc(hidden)]
-    pub strides: Strides,
+    pub(crate) data: RawSlice,
+    pub(crate) shape: Shape,
+    pub(crate) strides: Strides,
 }
 
 impl LeafParts {
     // Inlined, like all constructors of leaves: to return a leaf by copy costs a tenth of the time of a step on a small
     // leaf.
     #[inline(always)]
-    #[doc(hidden)]
-    pub fn new(data: RawSlice, shape: &[usize], strides: &[isize]) -> LeafParts {
+    pub(crate) fn new(data: RawSlice, shape: &[usize], strides: &[isize]) -> LeafParts {
         LeafParts { data, shape: axes(shape), strides: axes(strides) }
+    }
+
+    /// Returns all elements of `data`, each once.
+    #[cfg(feature = "checkpoint")]
+    fn filling(data: RawSlice, shape: &[usize], strides: &[isize]) -> LeafParts {
+        assert_eq!((elements(shape), strides.len()), (Some(data.len()), shape.len()), "a buffer for the shape");
+        assert!(is_dense(shape, strides, &matching_strides(shape, strides)), "strides reach each element once");
+        LeafParts::new(data, shape, strides)
     }
 
     /// Returns a leaf over a slice, as one axis.
@@ -173,8 +179,7 @@ pub struct PartOf {
 /// A leaf for reading: a float array of any layout, borrowed.
 #[derive(Clone, Debug)]
 pub struct LeafRef<'a> {
-    #[doc(hidden)]
-    pub parts: LeafParts,
+    pub(crate) parts: LeafParts,
     /// The rows of a row-sparse gradient.
     pub(crate) rows: Option<&'a [usize]>,
     /// The whole array, if this is a chunk of sharded state.
@@ -201,10 +206,20 @@ impl<'a> LeafRef<'a> {
         LeafParts::array(data.as_ptr(), data.len(), shape, strides).map(LeafRef::lend)
     }
 
+    /// Returns the elements of a buffer as a leaf.
+    ///
+    /// # Panics
+    ///
+    /// If the strides do not reach each element once.
+    #[cfg(feature = "checkpoint")]
+    #[doc(hidden)]
+    pub fn of_buffer(buffer: &'a Buffer, shape: &[usize], strides: &[isize]) -> LeafRef<'a> {
+        LeafRef::lend(LeafParts::filling(buffer.raw(), shape, strides))
+    }
+
     /// Returns a leaf over memory borrowed for `'a`: the caller has such a reference to its owner.
     #[inline(always)]
-    #[doc(hidden)]
-    pub fn lend(parts: LeafParts) -> LeafRef<'a> {
+    pub(crate) fn lend(parts: LeafParts) -> LeafRef<'a> {
         LeafRef { parts, rows: None, part: None, borrow: PhantomData }
     }
 
@@ -240,6 +255,12 @@ impl<'a> LeafRef<'a> {
         &self.parts.shape
     }
 
+    #[cfg(feature = "checkpoint")]
+    #[doc(hidden)]
+    pub fn strides(&self) -> &[isize] {
+        &self.parts.strides
+    }
+
     /// Returns the elements in logical (row-major) order, in `f64`, which represents each exactly.
     pub fn to_f64(&self) -> Vec<f64> {
         self.parts.to_f64()
@@ -258,8 +279,7 @@ impl<'a> LeafRef<'a> {
 /// A leaf for writing: a float array of any layout, borrowed exclusively.
 #[derive(Debug)]
 pub struct LeafMut<'a> {
-    #[doc(hidden)]
-    pub parts: LeafParts,
+    pub(crate) parts: LeafParts,
     /// The whole array, if this is a chunk of sharded state.
     #[doc(hidden)]
     pub part: Option<Box<PartOf>>,
@@ -286,10 +306,22 @@ impl<'a> LeafMut<'a> {
         LeafParts::array(data.as_mut_ptr().cast_const(), data.len(), shape, strides).map(LeafMut::lend)
     }
 
+    /// As [`LeafRef::of_buffer`], to write.
+    #[cfg(feature = "checkpoint")]
+    #[doc(hidden)]
+    pub fn of_buffer(buffer: &'a mut Buffer, shape: &[usize], strides: &[isize]) -> LeafMut<'a> {
+        LeafMut::lend(LeafParts::filling(buffer.raw(), shape, strides))
+    }
+
+    /// Returns the leaf, to read.
+    #[doc(hidden)]
+    pub fn shared(&self) -> LeafRef<'_> {
+        LeafRef::lend(self.parts.clone())
+    }
+
     /// Returns a leaf over memory borrowed exclusively for `'a`: the caller has such a reference to its owner.
     #[inline(always)]
-    #[doc(hidden)]
-    pub fn lend(parts: LeafParts) -> LeafMut<'a> {
+    pub(crate) fn lend(parts: LeafParts) -> LeafMut<'a> {
         LeafMut { parts, part: None, borrow: PhantomData }
     }
 

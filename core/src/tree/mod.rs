@@ -48,8 +48,9 @@ pub use buffers::{Buffer, BufferElement};
 pub use dynamic::{DynElement, DynTree};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::Tree;
+pub(crate) use leaf::LeafParts;
+pub use leaf::PartOf;
 pub use leaf::{LeafMut, LeafRef};
-pub use leaf::{LeafParts, PartOf};
 pub use math::{
     BufferPolicy, Norm, apply_updates, average_params, average_params_with, for_each_leaf, incremental_update,
     per_example_global_norm_clip, per_example_layer_norm_clip, periodic_update, tree_add_scaled, tree_assign,

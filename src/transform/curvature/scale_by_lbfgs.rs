@@ -1,5 +1,6 @@
-use crate::internal::engine::{Bounds, is_blocked, sum_tile};
-use crate::internal::state::{Cursor, dense_strides, is_safe, length, state_fields};
+use crate::internal::engine::Bounds;
+use crate::internal::numeric::{Cursor, dense_strides, is_blocked, is_safe, length, sum_tile};
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 
 /// Multiplies the updates by the inverse Hessian estimate of L-BFGS.

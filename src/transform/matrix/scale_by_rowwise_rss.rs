@@ -1,4 +1,4 @@
-use crate::internal::engine::squares;
+use crate::internal::numeric::squares;
 use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 

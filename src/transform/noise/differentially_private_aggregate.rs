@@ -1,7 +1,7 @@
 use crate::extra::Extra;
 use crate::internal::engine::Examples;
-use crate::internal::numeric::{BLOCK, Normal, leaf_key, path_hash};
-use crate::internal::state::{SMALL, state_fields};
+use crate::internal::numeric::{BLOCK, Normal, SMALL, leaf_key, path_hash};
+use crate::internal::state::state_fields;
 use crate::needs::Provides;
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};

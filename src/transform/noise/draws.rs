@@ -1,7 +1,7 @@
 //! Random numbers for the elements of leaves.
 
-use crate::internal::numeric::{leaf_key, path_hash};
-use crate::internal::state::{Cursor, Strides, dense_strides, is_dense, state_fields};
+use crate::internal::numeric::{Cursor, Strides, dense_strides, is_dense, leaf_key, path_hash};
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 use crate::state::RandomKey;
 use crate::tree::LeafSpec;

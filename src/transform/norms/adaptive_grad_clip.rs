@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use super::units::{AccumulateUnits, MapUnits, Units};
-use crate::internal::engine::{current_simd_level, dispatch};
-use crate::internal::state::{SMALL, state_fields};
+use crate::internal::numeric::{SMALL, current_simd_level, dispatch};
+use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 use crate::tree::LeafSpec;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::units::{AccumulateUnits, MapUnits, Units};
-use crate::internal::engine::{current_simd_level, dispatch};
+use crate::internal::numeric::{current_simd_level, dispatch};
 use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 

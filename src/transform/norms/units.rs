@@ -3,8 +3,7 @@
 use core::ops::Range;
 
 use crate::Real;
-use crate::internal::engine::{Job, sum_tile};
-use crate::internal::numeric::axes_by_stride;
+use crate::internal::numeric::{Job, axes_by_stride, sum_tile};
 use crate::tree::LeafSpec;
 
 /// A leaf in memory as a sequence of units, numbered in memory order.

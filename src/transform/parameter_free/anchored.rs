@@ -1,7 +1,7 @@
 //! Multiplication of updates by a ratio of the distance from the initial parameters to the gradients so far: two sums
 //! over elements, and a read-only copy of the initial parameters.
 
-use crate::internal::engine::sum_tile;
+use crate::internal::numeric::sum_tile;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 

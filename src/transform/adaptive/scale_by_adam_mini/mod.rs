@@ -2,7 +2,7 @@ mod blocks;
 
 pub use self::blocks::{Block, Blocks};
 
-use crate::internal::engine::{Job, current_simd_level, dispatch, squares};
+use crate::internal::numeric::{Job, current_simd_level, dispatch, squares};
 use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 

@@ -8,8 +8,8 @@ pub(super) use zoom::Zoom;
 
 use std::sync::Arc;
 
-use crate::internal::engine::{Bounds, add_rounded, clamp, dot, is_blocked};
-use crate::internal::numeric::{convert, with_dtype};
+use crate::internal::engine::Bounds;
+use crate::internal::numeric::{add_rounded, clamp, convert, dot, is_blocked, with_dtype};
 use crate::part::{LeafVisitor, WholeLeaf, WholeTree};
 use crate::state::Moments;
 use crate::{Element, Real};

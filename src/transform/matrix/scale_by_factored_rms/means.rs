@@ -1,8 +1,7 @@
 //! Running means of squares: per element, and per row and column.
 
 use crate::Real;
-use crate::internal::engine::Job;
-use crate::internal::numeric::{PARALLEL_THRESHOLD, Split, half, is_parallel, parallel_for_each, run_parallel};
+use crate::internal::numeric::{Job, PARALLEL_THRESHOLD, Split, half, is_parallel, parallel_for_each, run_parallel};
 
 pub(super) struct Plain<'a, C> {
     pub(super) u: &'a [C],

@@ -3,8 +3,7 @@ mod means;
 use core::ops::Range;
 use std::sync::Arc;
 
-use crate::internal::engine::{Job, current_simd_level, dispatch};
-use crate::internal::numeric::{axes_by_stride, run_parallel};
+use crate::internal::numeric::{Job, axes_by_stride, current_simd_level, dispatch, run_parallel};
 use crate::internal::state::state_fields;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;

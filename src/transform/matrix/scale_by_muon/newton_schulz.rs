@@ -2,10 +2,10 @@
 
 use super::dimensions::MatrixOffsets;
 use crate::SimdLevel;
-use crate::internal::engine::{Job, current_simd_level, dispatch, sum_tile};
-use crate::internal::numeric::{matmul, matrix, spectral_norm, symmetric_matmul};
+use crate::internal::numeric::{
+    Job, current_simd_level, dispatch, is_safe, length, matmul, matrix, spectral_norm, sum_tile, symmetric_matmul,
+};
 use crate::internal::recipe::words;
-use crate::internal::state::{is_safe, length};
 use crate::part::prelude::*;
 use crate::recipe::{self, ConfigError, FromRecipe, Node, Recipe, ToRecipe};
 use core::any::Any;

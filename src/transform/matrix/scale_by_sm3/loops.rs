@@ -3,8 +3,7 @@
 use core::hint::select_unpredictable;
 
 use super::{BLOCK, Layout};
-use crate::internal::engine::Job;
-use crate::internal::numeric::{Always, SimdType, Split, half, prefetch_to_read};
+use crate::internal::numeric::{Always, Job, SimdType, Split, half, prefetch_to_read};
 use crate::{Real, SimdLevel};
 
 #[derive(Clone, Copy, Debug)]

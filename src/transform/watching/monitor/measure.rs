@@ -4,8 +4,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use crate::SimdLevel;
-use crate::internal::engine::{Job, dispatch, sum_tile};
-use crate::internal::numeric::{BothTypes, TypeFamily};
+use crate::internal::numeric::{BothTypes, Job, TypeFamily, dispatch, sum_tile};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 

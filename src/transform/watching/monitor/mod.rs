@@ -6,7 +6,8 @@ pub use measure::{GlobalNorm, Measure, MeasureFn, NotFinite, TreeSum, measure_fn
 pub use quantity::{MeasureWithEma, Measured, Quantity, measure_with_ema, of_params, ratio};
 pub use state::{Measurements, MonitorState, measurements};
 
-use crate::internal::engine::{Observer, Observes, current_simd_level};
+use crate::internal::engine::{Observer, Observes};
+use crate::internal::numeric::current_simd_level;
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Labels;

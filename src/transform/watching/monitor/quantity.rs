@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use super::measure::{Accumulates, Measure, SUM};
 use crate::SimdLevel;
-use crate::internal::engine::sum_tile;
-use crate::internal::state::{SMALL, is_safe};
+use crate::internal::numeric::{SMALL, is_safe, sum_tile};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 

@@ -344,7 +344,7 @@ impl<T: GradientTransformation<Needs = Nothing>> crate::part::WholeTreeTransform
         tree.visit(&mut Project { projector, inside, reinitialize: count.is_multiple_of(self.update_proj_gap) });
         let BaseInputs { nested, zeros, gradients, updates, .. } = &mut *inside;
         let arrays = Arrays::new(gradients, zeros, updates);
-        nested.run(&self.base_optimizer, base_optimizer_state, at, arrays, None);
+        nested.run_without_loss(&self.base_optimizer, base_optimizer_state, at, arrays);
         tree.visit(&mut ProjectBack { projector, inside, scale: self.scale.at(count) });
     }
 }
