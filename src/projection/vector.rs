@@ -6,7 +6,7 @@ use crate::Real;
 use crate::internal::numeric::sum_tile;
 use crate::internal::state::{ROW_MAJOR_CHUNK, read, rewrite};
 use crate::part::{LeafVisitor, WholeLeaf, WholeTree};
-use crate::tree::{LeafMut, LeafRef};
+use crate::tree::LeafMut;
 
 /// A vector, and beside it a second vector of the set, such as a normal, or an empty one.
 pub trait Vector {

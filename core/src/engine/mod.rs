@@ -99,7 +99,7 @@ pub use slots::SlotList;
 pub use stage::Stage;
 pub use stage_chunk::{StageChunk, Then};
 pub use summary::{Effect, Summary, WarningKind};
-pub(crate) use sums::{squares, sum_tile};
+pub(crate) use sums::sum_tile;
 pub(crate) use tile::TILE;
 pub use tile::{Tile, TileScratch};
 pub(crate) use tile_driver::{fused, on_tile};
@@ -112,6 +112,6 @@ pub(crate) use whole::NOT_REMOTE;
 pub use whole::{LeafObserver, LeafVisitor, WholeLeaf, WholeTree};
 
 pub(crate) use crate::element::Contribution;
-pub(crate) use crate::numeric::simd::{Job, current_simd_level, dispatch};
+pub(crate) use crate::numeric::simd::current_simd_level;
 pub use crate::numeric::simd::{SimdLevel, detected_simd_level, force_simd_level};
 use crate::numeric::{convert, prefetch, simd};

@@ -1,7 +1,8 @@
 use super::draws::{Draws, Numbers};
 use crate::internal::engine::{LeafSlice, OneElementWithMemory, RuleWithMemory};
 #[cfg(feature = "half")]
-use crate::internal::numeric::{HalfFloat, WORDS, word, words};
+use crate::internal::numeric::HalfFloat;
+use crate::internal::numeric::{WORDS, word, words};
 use crate::part::prelude::*;
 
 /// Rounds 16-bit parameters stochastically when updates are added, so that rounding leaves their mean unchanged.
