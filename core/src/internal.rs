@@ -2,10 +2,15 @@
 
 /// Kernels under `#[target_feature]` and raw memory orders: their interfaces follow the loops.
 pub mod numeric {
-    pub use crate::with_dtype;
+    #[cfg(feature = "half")]
+    pub use crate::element::HalfFloat;
     pub use crate::element::{BothTypes, Rounding, TypeFamily, convert};
     pub use crate::engine::{add_rounded, clamp, dot, is_blocked};
     pub use crate::layout::{axes_by_stride, dense_strides, elements, is_dense, matching_strides, sort_axes};
+    #[cfg(feature = "checkpoint")]
+    pub use crate::memory::Buffer;
+    #[cfg(feature = "faer")]
+    pub use crate::numeric::decompositions::{Orthogonal, Svd, Symmetric, orthogonalize};
     pub use crate::numeric::matmul::{matmul, matrix, symmetric_matmul};
     pub use crate::numeric::opaque::Always;
     pub use crate::numeric::order::{largest_first, max_or_nan, min_or_nan};
@@ -16,17 +21,15 @@ pub mod numeric {
     pub use crate::numeric::split::{PARALLEL_THRESHOLD, Split, half, is_parallel, parallel_for_each, run_parallel};
     pub use crate::numeric::sums::{squares, sum_pairs, sum_tile};
     pub use crate::tree::{Cursor, SMALL, Strides, is_safe, length};
-    #[cfg(feature = "checkpoint")]
-    pub use crate::memory::Buffer;
-    #[cfg(feature = "faer")]
-    pub use crate::numeric::decompositions::{Orthogonal, Svd, Symmetric, orthogonalize};
-    #[cfg(feature = "half")]
-    pub use crate::element::HalfFloat;
+    pub use crate::with_dtype;
 }
 
 /// Protocols between the engine and the parts that evaluate losses or run other transformations.
 pub mod engine {
-    pub use crate::engine::{Absent, Arrays, Bounds, Current, Evaluate, Examples, GradientSink, HoldsBack, InnerRuns, LeafSlice, Nested, Observer, Observes, OneElementWithMemory, RuleWithMemory, Stage, Trial};
+    pub use crate::engine::{
+        Absent, Arrays, Bounds, Current, Evaluate, Examples, GradientSink, HoldsBack, InnerRuns, LeafSlice, Nested,
+        Observer, Observes, OneElementWithMemory, RuleWithMemory, Stage, Trial,
+    };
     pub use crate::error::MismatchReport;
     pub use crate::evaluation_cache::{CachedEvaluation, EvaluationCache};
     pub use crate::extra::deliver;
@@ -34,25 +37,28 @@ pub mod engine {
 
 /// Walks that checkpoints, configs and fits share with the engine.
 pub mod state {
-    pub use crate::{memory, state_fields};
-    pub use crate::select::subtree;
     pub use crate::select::pattern::Pattern;
-    pub use crate::state::{INNER, Item, ItemMut, ItemName, ItemSpec, Moves, Owner, Single, Source, assign_item, below, items, items_mut, no_part, restart};
-    pub use crate::tree::{PartOf, buffers_of, fingerprint};
-    pub use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part, index, shown};
-    pub use crate::tree::row_major::{ROW_MAJOR_CHUNK, leaves, leaves_mut, read, rewrite};
+    pub use crate::select::subtree;
     #[cfg(feature = "serde")]
     pub use crate::state::data::{Leaves, fits_in_memory};
+    pub use crate::state::{
+        INNER, Item, ItemMut, ItemName, ItemSpec, Moves, Owner, Single, Source, assign_item, below, items, items_mut,
+        no_part, restart,
+    };
+    pub use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part, index, shown};
+    pub use crate::tree::row_major::{ROW_MAJOR_CHUNK, leaves, leaves_mut, read, rewrite};
+    pub use crate::tree::{PartOf, buffers_of, fingerprint};
+    pub use crate::{memory, state_fields};
 }
 
 /// Bounded JSON and the reading of recipes, for configs and files.
 pub mod recipe {
-    pub use crate::{each_kind, words};
+    #[cfg(feature = "serde")]
+    pub use crate::recipe::json::{Bounded, DEEPEST, bounded, from_text, number, refusal, take_apart};
     pub use crate::recipe::{Entries, OneOrMore};
     #[cfg(feature = "config")]
     pub use crate::schedule::schemas;
-    #[cfg(feature = "serde")]
-    pub use crate::recipe::json::{Bounded, DEEPEST, bounded, from_text, number, refusal, take_apart};
+    pub use crate::{each_kind, words};
 }
 
 /// Comparison of saved data with the target, shared by states as data and by files.

@@ -159,22 +159,30 @@ where
 mod tests {
     use super::*;
     use crate::GradientTransformation;
-    use crate::GradientTransformation;
     use crate::arguments::Argument;
+    use crate::macros::describe;
     use crate::optimizer::adamax;
     use crate::recipe::Node;
     use crate::transform::{ScaleByAdamax, ScaleByLearningRate};
 
+    fn recipe<T: GradientTransformation>(transformation: &T) -> Recipe {
+        transformation.recipe()
+    }
+
+    fn summary<T: GradientTransformation>(transformation: &T) -> String {
+        format!("{:?}", transformation.summary())
+    }
+
     #[test]
     fn members_have_boxes_and_nothing_tells_them_from_the_optimizer() {
         let typed = adamax(0.5).b1(0.25);
-        let config = GradientTransformation::recipe(&typed);
+        let config = recipe(&typed);
         let registry = Registry::new();
         let built = registry.read(&Node::root(&config, &registry)).expect("a config");
         assert!((&*built as &dyn Any).is::<BoxedMembers>());
-        assert_eq!((built.recipe(), built.describe()), (config, GradientTransformation::describe(&typed)));
+        assert_eq!((built.recipe(), built.describe()), (config, describe(&typed)));
         assert_eq!(format!("{built:?}"), format!("{typed:?}"));
-        assert_eq!(format!("{:?}", built.summary()), format!("{:?}", GradientTransformation::summary(&typed)));
+        assert_eq!(format!("{:?}", built.summary()), summary(&typed));
     }
 
     #[test]

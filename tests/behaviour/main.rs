@@ -40,6 +40,7 @@ mod own_wrapper;
 mod parameter_free;
 mod parts_of_states;
 #[cfg(feature = "derive")]
+mod programs;
 mod pytorch;
 #[cfg(all(feature = "derive", feature = "half"))]
 mod quantized;

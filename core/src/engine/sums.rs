@@ -3,8 +3,8 @@
 use super::simd::SimdType;
 use crate::element::{Contribution, Real};
 pub(crate) use crate::numeric::sums::LANES;
+pub(crate) use crate::numeric::sums::sum_tile;
 use crate::numeric::sums::{add_counts, add_lanes};
-pub use crate::numeric::sums::{squares, sum_tile};
 
 /// The maximum number of reductions of a fused chain.
 pub(crate) const MAX_SUMS: usize = 8;

@@ -2,22 +2,15 @@
 
 #![allow(clippy::neg_cmp_op_on_partial_ord, reason = "the tests compare NaN")]
 
-mod matrices;
-
 use core::cell::Cell;
 use core::cmp::Ordering;
 use core::num::FpCategory;
 
 use super::traced::{Kind, Traced};
-use super::{Executor, Pass, Program, Recording, Type, record};
+use super::{Program, Recording, Type, record};
 use crate::element::{Contribution, DType, Element, EngineReal, Real, RecordedArray};
 use crate::error::Result;
-use crate::optimizer::{adafactor, adam, adamw};
-use crate::select::Mask;
-use crate::transform::{clip, clip_by_global_norm, zero_nans};
-use crate::transformation::GradientTransformation;
 use crate::tree::add_update;
-use crate::wrappers::{boxed, chain, lookahead, masked};
 
 trait Function {
     fn call<C: Real>(&self, x: C, y: C) -> C;
@@ -367,82 +360,4 @@ fn traced_numbers_have_the_layout_of_their_floats() {
     // Without a recording there is only zero.
     assert_eq!(format!("{:?}", Traced::<f64>::default()), "line 0");
     assert!(std::panic::catch_unwind(|| Traced::<f32>::of(1.0)).is_err());
-}
-
-#[test]
-fn a_failing_device_aborts_the_step() {
-    struct Says(Vec<Vec<f64>>);
-    impl Executor for Says {
-        fn pass(&mut self, _: &Pass) -> Result<Vec<Vec<f64>>> {
-            Ok(self.0.clone())
-        }
-    }
-    let (optimizer, params) = (clip_by_global_norm(1.0), (vec![0.0_f32; 3],));
-    let mut state = optimizer.init(&params).unwrap();
-    let error = optimizer.step_on(&mut Says(vec![vec![1.0, 2.0]]), (), &mut state).unwrap_err();
-    assert!(error.is_argument() && error.to_string().contains("1 sums of `0`"), "{error}");
-    let error = optimizer.step_on(&mut Says(vec![vec![1.0]]), (), &mut state).unwrap_err();
-    assert!(error.is_poisoned(), "{error}");
-}
-
-#[test]
-fn a_boxed_transformation_has_the_programs_of_the_unboxed() {
-    let inside = || chain((zero_nans(), clip_by_global_norm(1.0), masked(adamw(0.1), Mask::path("1"))));
-    let params = (vec![0.0_f32; 3], vec![0.0_f32; 20_000]);
-    let expected = inside().programs(&params).unwrap();
-    assert_eq!(boxed(inside()).programs(&params).unwrap(), expected);
-    assert_eq!(boxed(boxed(inside())).programs(&params).unwrap(), expected);
-    let doubles = vec![0.0_f64; 3];
-    assert_eq!(boxed(adam(0.1)).programs(&doubles).unwrap(), adam(0.1).programs(&doubles).unwrap());
-    let error = chain(vec![boxed(clip(1.0)), boxed(adafactor(0.1))]).programs(&ndarray::Array2::<f32>::zeros((2, 2)));
-    assert!(error.unwrap_err().to_string().starts_with("scale_by_factored_rms cannot be recorded"));
-}
-
-#[test]
-fn unrecordable_optimizers_name_the_part_and_the_reason() {
-    let matrix = ndarray::Array2::<f32>::zeros((2, 2));
-    let error = chain((clip(1.0), adafactor(0.1))).programs(&matrix).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "scale_by_factored_rms cannot be recorded as a program: it works on whole leaves, between passes"
-    );
-    // Found before the step, so the state is unchanged.
-    let optimizer = lookahead(adam(0.1), 2, 0.5).reset_state(true);
-    let (mut state, mut executor) = (optimizer.init(&matrix).unwrap(), optimizer.programs(&matrix).unwrap());
-    optimizer.step_on(&mut executor, (), &mut state).unwrap();
-    for _ in 0..2 {
-        let error = optimizer.step_on(&mut executor, (), &mut state).unwrap_err();
-        assert!(error.is_unrecordable() && error.to_string().contains("restarts"), "{error}");
-    }
-}
-
-/// Leaves of two types, some masked: more than one thread records.
-#[cfg(feature = "rayon")]
-#[test]
-fn programs_and_steps_are_the_same_by_any_number_of_threads() {
-    let in_pool = |threads: usize, work: &(dyn Fn() + Sync)| {
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work);
-    };
-    let params: (Vec<Vec<f32>>, Vec<Vec<f64>>) =
-        ((1..200).map(|n| vec![0.5; n % 9]).collect(), (1..100).map(|n| vec![-0.25; n]).collect());
-    let optimizer = chain((clip_by_global_norm(0.5), masked(adamw(0.1), Mask::path("0/*"))));
-    let programs = optimizer.programs(&params).unwrap();
-    let step = || {
-        let (mut state, mut params) = (optimizer.init(&params).unwrap(), params.clone());
-        let mut executor = super::Interpreter::new(&params, &*state).unwrap();
-        executor.set_gradients(&params).unwrap();
-        optimizer.step_on(&mut executor, (), &mut state).unwrap();
-        let (mut state, gradients) = (optimizer.init(&params).unwrap(), params.clone());
-        optimizer.step(&mut params, &gradients, &mut state).unwrap();
-        for (leaf, param) in params.0.iter().enumerate() {
-            assert_eq!(executor.params().get::<f32>(leaf), Some(&param[..]));
-        }
-        for (leaf, param) in params.1.iter().enumerate() {
-            assert_eq!(executor.params().get::<f64>(params.0.len() + leaf), Some(&param[..]));
-        }
-        assert_eq!(optimizer.programs(&params).unwrap(), programs);
-    };
-    for threads in [1, 2, 5] {
-        in_pool(threads, &step);
-    }
 }

@@ -77,10 +77,11 @@ mod tests {
         // It is indistinguishable from the inner transformation.
         let plain = crate::optimizer::adamw(0.1);
         let boxed = with_own_loops("adamw", &[]);
-        assert_eq!(
-            (boxed.recipe(), boxed.describe()),
-            (GradientTransformation::recipe(&plain), GradientTransformation::describe(&plain))
-        );
+        assert_eq!((boxed.recipe(), boxed.describe()), (recipe(&plain), crate::macros::describe(&plain)));
+    }
+
+    fn recipe<T: GradientTransformation>(transformation: &T) -> Recipe {
+        transformation.recipe()
     }
 
     #[test]
