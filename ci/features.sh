@@ -34,6 +34,6 @@ if [ "${1:-}" = --each ]; then
     exit
 fi
 
-clippy -p gradchain -p gradchain-derive --lib --no-default-features
-clippy -p gradchain -p gradchain-derive --all-targets
+clippy -p gradchain -p gradchain-core -p gradchain-derive --lib --no-default-features
+clippy -p gradchain -p gradchain-core -p gradchain-derive --all-targets
 clippy --all-targets --all-features

@@ -96,7 +96,7 @@ fn addresses(text: &str) -> Vec<String> {
 fn documents() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = pages().into_iter().map(|page| PathBuf::from("docs").join(page)).collect();
     found.extend(["README.md", "CONTRIBUTING.md", "docs/SUMMARY.md"].map(PathBuf::from));
-    let mut folders: Vec<PathBuf> = vec!["src".into(), "derive/src".into()];
+    let mut folders: Vec<PathBuf> = vec!["src".into(), "core/src".into(), "derive/src".into()];
     for adapter in adapters() {
         found.extend(Some(PathBuf::from(&adapter).join("README.md")).filter(|path| root().join(path).exists()));
         folders.push(PathBuf::from(adapter).join("src"));
@@ -210,7 +210,11 @@ fn same(path: &Path, found: &str, wanted: &str, why: &str) {
 fn catalogue() -> BTreeMap<String, Vec<&'static str>> {
     let mut found = BTreeMap::<String, Vec<_>>::new();
     for module in ["optimizer", "transform", "wrapper", "schedule", "projection", "constraint"] {
-        let mut folders = vec![root().join("src").join(module)];
+        let mut folders = vec![root().join("src").join(module), root().join("core/src").join(module)];
+        if module == "wrapper" {
+            folders.push(root().join("core/src/wrappers"));
+        }
+        folders.retain(|folder| folder.is_dir());
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).expect("a folder") {
                 let path = entry.expect("readable").path();

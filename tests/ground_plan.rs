@@ -1,4 +1,5 @@
-//! The layers of `src/`: a module uses only modules above it in the list below.
+//! The layers of `core/src/` and of `src/`: a module uses only modules above it in its list below. What `gradchain`
+//! re-exports from `gradchain-core` is below all of its own modules.
 //!
 //! Dependencies thus have no cycles. The test checks `use` lines and paths that begin with `crate`, `super`, `self` or
 //! `gradchain`, but no comments, links and strings.
@@ -6,17 +7,17 @@
 #[path = "common/files.rs"]
 mod files;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
 use files::collect;
 
 /// Folders with comments; a package has only the sources.
-const FOLDERS: &[&str] = &["adapters", "benches", "derive", "examples", "programs", "src", "tests"];
+const FOLDERS: &[&str] = &["adapters", "benches", "core", "derive", "examples", "programs", "src", "tests"];
 
-/// The layers, bottom first. A folder's `mod.rs` is above its listed parts.
-const LAYERS: &[&str] = &[
+/// The layers of `gradchain-core`, bottom first. A folder's `mod.rs` is above its listed parts.
+const CORE: &[&str] = &[
     "range",
     "element",
     "layout",
@@ -29,7 +30,6 @@ const LAYERS: &[&str] = &[
     "tree",
     "schedule",
     "select",
-    "constraint",
     "state",
     "arguments",
     "collective",
@@ -44,8 +44,17 @@ const LAYERS: &[&str] = &[
     "evaluation",
     "replicas",
     "migrate",
-    "watch",
     "plot",
+    "wrappers",
+    "restore",
+    "internal",
+];
+
+/// Those of `gradchain`.
+const FACADE: &[&str] = &[
+    "macros",
+    "constraint",
+    "watch",
     "projection",
     "minimize",
     "transform/moment",
@@ -64,7 +73,6 @@ const LAYERS: &[&str] = &[
     "transform/watching",
     "transform",
     "wrapper",
-    "restore",
     "checkpoint",
     "optimizer/elementwise",
     "optimizer/adaptive",
@@ -90,43 +98,51 @@ const LAYERS: &[&str] = &[
     "config",
     // The guide, whose code runs as doc tests.
     "_guide",
-    // Tests of programs, which use parts of every kind.
-    "program/tests",
 ];
+
+/// Fields, methods and macros outside of `gradchain_core::internal`.
+const HIDDEN_IN_CORE: usize = 170;
+
+const CRATES: [(&str, &[&str]); 2] = [("core/src", CORE), ("src", FACADE)];
 
 #[test]
 fn no_module_uses_a_higher_layer() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    collect(&root, &mut files);
-    files.sort();
-    assert!(files.len() > 200, "the files of src/, not of something else: {}", files.len());
-    let reexports = reexports(&fs::read_to_string(root.join("lib.rs")).unwrap());
-    let (mut wrong, mut paths) = (Vec::new(), 0);
-    for file in &files {
-        let module = module_of(file.strip_prefix(&root).unwrap());
-        if module == ["lib"] {
-            continue;
-        }
-        let name = file.strip_prefix(root.parent().unwrap()).unwrap().display();
-        let Some(own) = layer(&module) else {
-            wrong.push(format!("{name}: is in no layer"));
-            continue;
-        };
-        for Use { line, path } in uses(&fs::read_to_string(file).unwrap(), &module) {
-            paths += 1;
-            let place = path.first().and_then(|first| layer(reexports.get(first).unwrap_or(&path)));
-            match place {
-                Some(place) if place <= own => {}
-                Some(place) => {
-                    let [from, to] = [own, place].map(|layer| LAYERS[layer]);
-                    wrong.push(format!("{name}:{line}: `{from}` uses `{to}`: {}", path.join("::")));
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut wrong, mut paths, mut read) = (Vec::new(), 0, 0);
+    for (folder, layers) in CRATES {
+        let root = package.join(folder);
+        let mut files = Vec::new();
+        collect(&root, &mut files);
+        files.sort();
+        read += files.len();
+        let lib = fs::read_to_string(root.join("lib.rs")).unwrap();
+        let (reexports, from_core) = (reexports(&lib), from_core(&lib));
+        for file in &files {
+            let module = module_of(file.strip_prefix(&root).unwrap());
+            if module == ["lib"] {
+                continue;
+            }
+            let name = file.strip_prefix(package).unwrap().display();
+            let Some(own) = layer(layers, &module) else {
+                wrong.push(format!("{name}: is in no layer"));
+                continue;
+            };
+            for Use { line, path } in uses(&fs::read_to_string(file).unwrap(), &module) {
+                paths += 1;
+                let Some(first) = path.first().filter(|first| !from_core.contains(*first)) else { continue };
+                match layer(layers, reexports.get(first).unwrap_or(&path)) {
+                    Some(place) if place <= own => {}
+                    Some(place) => {
+                        let [from, to] = [own, place].map(|layer| layers[layer]);
+                        wrong.push(format!("{name}:{line}: `{from}` uses `{to}`: {}", path.join("::")));
+                    }
+                    None => wrong.push(format!("{name}:{line}: name the module of {}", path.join("::"))),
                 }
-                None => wrong.push(format!("{name}:{line}: name the module of {}", path.join("::"))),
             }
         }
     }
-    assert!(paths > 2000, "the paths of the crate are found: {paths}");
+    assert!(read > 400, "the files of both crates, not of something else: {read}");
+    assert!(paths > 2000, "the paths of the crates are found: {paths}");
     assert!(wrong.is_empty(), "{} arrows go up\n{}", wrong.len(), wrong.join("\n"));
 }
 
@@ -135,7 +151,7 @@ fn no_module_uses_a_higher_layer() {
 fn commands_without_a_package_leave_adapters_out() {
     let manifest = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).expect("readable");
     let default = manifest.lines().find_map(|line| line.strip_prefix("default-members = "));
-    assert_eq!(default, Some(r#"[".", "derive", "programs"]"#));
+    assert_eq!(default, Some(r#"[".", "core", "derive", "programs"]"#));
 }
 
 /// `cargo fmt` covers code.
@@ -194,46 +210,52 @@ fn comments_use_the_terms_of_the_field() {
     assert!(found.is_empty(), "see Conventions in CONTRIBUTING.md\n{}", found.join("\n"));
 }
 
-/// Items that only the crate calls are in traits and types without a path, so that every nameable item is documented.
+/// Items that only the crates call are in traits and types without a path, so that every nameable item is documented.
+/// Except for those of `gradchain-core` that `gradchain` calls: their number only falls.
 #[test]
 fn nothing_that_can_be_named_is_hidden() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    for folder in ["adapters", "derive", "src"].map(|folder| root.join(folder)) {
+    for folder in ["adapters", "core", "derive", "src"].map(|folder| root.join(folder)) {
         if folder.is_dir() {
             collect(&folder, &mut files);
         }
     }
     assert!(files.len() > 400);
-    files.retain(|file| fs::read_to_string(file).unwrap().contains("doc(hidden)"));
+    let hidden = |file: &Path| fs::read_to_string(file).unwrap().matches("doc(hidden)").count();
+    let shared: usize = files.iter().filter(|file| file.starts_with(root.join("core"))).map(|file| hidden(file)).sum();
+    assert!(shared <= HIDDEN_IN_CORE, "{shared}");
+    files.retain(|file| !file.starts_with(root.join("core")) && hidden(file) > 0);
     assert!(files.is_empty(), "{files:?}");
 }
 
 #[test]
 fn files_are_short() {
     let mut files = Vec::new();
-    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    for (folder, _) in CRATES {
+        collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut files);
+    }
     files.retain(|file| fs::read_to_string(file).unwrap().lines().count() > 500);
     assert!(files.is_empty(), "more than 500 lines: {files:?}");
 }
 
 #[test]
 fn every_layer_exists() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for layer in LAYERS {
-        assert!(root.join(layer).is_dir() || root.join(layer).with_extension("rs").is_file(), "{layer}");
+    for (folder, layers) in CRATES {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        for layer in layers {
+            assert!(root.join(layer).is_dir() || root.join(layer).with_extension("rs").is_file(), "{folder}/{layer}");
+        }
     }
 }
 
 #[test]
-fn the_map_of_the_guide_has_the_same_order() {
+fn the_maps_of_the_guide_have_the_same_order() {
     let guide = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/architecture.md")).unwrap();
     let rows = guide.split_once("## Map").unwrap().1.split("\n## ").next().unwrap().lines();
     let places = rows.filter_map(|row| row.strip_prefix("| `")?.split_once('`')).map(|(place, _)| place);
     let places: Vec<_> = places.map(|place| place.trim_end_matches(".rs").trim_end_matches('/')).collect();
-    // A folder's tests are above it.
-    let layers = LAYERS.iter().filter(|layer| !layer.ends_with("/tests"));
-    let mut folders: Vec<_> = layers.map(|layer| layer.split('/').next().unwrap()).collect();
+    let mut folders: Vec<_> = [CORE, FACADE].concat().iter().map(|layer| layer.split('/').next().unwrap()).collect();
     folders.dedup();
     folders.pop_if(|last| *last == "_guide");
     assert_eq!(places, folders);
@@ -269,10 +291,10 @@ fn module_of(file: &Path) -> Vec<String> {
     module
 }
 
-fn layer(path: &[String]) -> Option<usize> {
+fn layer(layers: &[&str], path: &[String]) -> Option<usize> {
     (1..=path.len()).rev().find_map(|len| {
         let prefix = path[..len].join("/");
-        LAYERS.iter().position(|layer| *layer == prefix)
+        layers.iter().position(|layer| *layer == prefix)
     })
 }
 
@@ -282,6 +304,12 @@ fn reexports(lib: &str) -> HashMap<String, Vec<String>> {
         .into_iter()
         .map(|found| found.path);
     named.filter(|path| path.len() > 1).map(|path| (path.last().unwrap().clone(), path)).collect()
+}
+
+/// Returns the names that the root re-exports from `gradchain-core`, or imports for its modules.
+fn from_core(lib: &str) -> HashSet<String> {
+    let found = uses(&lib.replace("use gradchain_core::", "use crate::core::"), &[]);
+    found.into_iter().filter(|found| found.path[0] == "core").filter_map(|mut found| found.path.pop()).collect()
 }
 
 struct Use {

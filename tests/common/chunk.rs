@@ -1,6 +1,6 @@
 //! The engine's chunk length.
 
-/// `CHUNK` in `src/engine/chunks.rs`.
+/// `CHUNK` in `core/src/engine/chunks.rs`.
 pub(crate) const CHUNK: usize = if cfg!(debug_assertions)
     && matches!(option_env!("GRADCHAIN_SHORT_CHUNKS"), Some(asked) if matches!(asked.as_bytes(), b"1"))
 {
