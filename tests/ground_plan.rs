@@ -59,7 +59,6 @@ const FACADE: &[&str] = &[
     "minimize",
     "transform/moment",
     "transform/rescale",
-    "transform/leaf_types",
     "transform/elementwise",
     "transform/adaptive",
     "transform/norms",
@@ -136,6 +135,8 @@ fn no_module_uses_a_higher_layer() {
                         let [from, to] = [own, place].map(|layer| layers[layer]);
                         wrong.push(format!("{name}:{line}: `{from}` uses `{to}`: {}", path.join("::")));
                     }
+                    // Exported macros are at the root.
+                    None if own == layers.len() - 1 && path.len() == 1 => {}
                     None => wrong.push(format!("{name}:{line}: name the module of {}", path.join("::"))),
                 }
             }

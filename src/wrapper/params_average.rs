@@ -112,8 +112,8 @@ macro_rules! averages {
             }
         }
 
-        /// Runs after the inner transformation: state before it would make the engine store the updates earlier than at the
-        /// last inner barrier.
+        /// Runs after the inner transformation: state before it would make the engine store the updates earlier than at
+        /// the last inner barrier.
         impl<T: GradientTransformation> Arithmetic for $P<T> {
             const SLOTS: &'static [Slot] = &[Slot::exact("average")];
             const ELEMENTS: Elements = Elements::NONE.after(false).reads_params();

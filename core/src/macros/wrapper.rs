@@ -56,6 +56,7 @@ macro_rules! wrapper {
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug)]
+        #[non_exhaustive]
         #[must_use = "a transformation does nothing until it is given gradients"]
         $vis struct $W<$T $(, $X $(= $XD)?)? $(, const $Z: $ZT)?> {
             #[doc(hidden)]

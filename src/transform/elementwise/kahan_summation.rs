@@ -2,7 +2,7 @@ use crate::DType;
 use crate::internal::engine::{OneElementWithMemory, RuleWithMemory};
 use crate::internal::numeric::Rounding;
 use crate::part::prelude::*;
-use crate::transform::LeafTypes;
+use gradchain_core::wrappers::LeafTypes;
 
 /// Compensates for the rounding of parameters: Kahan summation.
 ///
