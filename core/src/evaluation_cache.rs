@@ -2,6 +2,7 @@
 
 use crate::state::Moments;
 
+/// An evaluation of the loss at a point.
 #[derive(Clone, Debug, Default)]
 pub struct CachedEvaluation {
     /// Fingerprint of the point; `None` if empty.
@@ -13,6 +14,7 @@ pub struct CachedEvaluation {
     pub gradient: Moments,
 }
 
+/// The evaluations that later steps may use.
 #[derive(Clone, Debug, Default)]
 pub struct EvaluationCache {
     /// At the parameters.

@@ -160,6 +160,7 @@ fn moved(path: &str, (from, to): &(String, String)) -> String {
     format!("{to}{between}{rest}")
 }
 
+/// A [`Migration`] between two known structures.
 pub struct Resolved {
     to: HashMap<String, String>,
     fresh: HashSet<String>,

@@ -78,6 +78,7 @@ fn nearest(bits: u32) -> u32 {
     bits.wrapping_add(0x7fff + ((bits >> 16) & 1))
 }
 
+/// A 16-bit float with arithmetic in `f32`.
 pub trait HalfFloat: Element<Compute = f32> {
     /// Rounds to nearest, in `f32`.
     #[inline(always)]

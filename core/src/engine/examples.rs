@@ -9,6 +9,7 @@ use crate::element::{DType, Element, Real, with_dtype};
 use crate::error::{Error, Result};
 use crate::tree::{Cursor, LeafParts, LeafSpec, Structure, Tree, Walk, is_dense};
 
+/// Gradients per example, along the first axis of each leaf.
 pub struct Examples<'a> {
     leaves: Vec<LeafParts>,
     len: usize,

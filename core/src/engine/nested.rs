@@ -20,6 +20,7 @@ pub struct Nested {
     work: Work,
 }
 
+/// The arrays that an inner transformation runs on.
 pub struct Arrays<'a> {
     pub(crate) grads: &'a Moments,
     pub(crate) params: &'a Moments,

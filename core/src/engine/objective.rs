@@ -29,6 +29,7 @@ pub trait Evaluate {
     }
 }
 
+/// A destination for a gradient of the loss.
 pub struct GradientSink<'a> {
     structure: &'a Structure,
     table: &'a mut Table,

@@ -77,6 +77,7 @@ pub fn axes_by_stride(shape: &[usize], strides: &[isize]) -> Shape {
     axes
 }
 
+/// Sorts axes by decreasing stride.
 pub fn sort_axes(axes: &mut [usize], stride: &dyn Fn(usize) -> isize) {
     axes.sort_by_key(|a| core::cmp::Reverse(stride(*a)));
 }

@@ -14,6 +14,7 @@ const ROWS: usize = 256;
 /// Columns of a block: only products with few rows are split across them.
 const COLS: usize = 1024;
 
+/// Views row-major data as a matrix.
 pub fn matrix<C>(data: &[C], rows: usize, cols: usize) -> ArrayView2<'_, C> {
     ArrayView2::from_shape((rows, cols), data).expect("as many elements as the shape says")
 }

@@ -60,6 +60,7 @@ pub fn current_simd_level() -> SimdLevel {
 /// A loop to run. A struct with a method: a closure that is not strictly `FnOnce` is called through a shim that may not
 /// be inlined, and its loop compiled for the baseline.
 pub trait Job {
+    /// The result.
     type Output;
     /// False on recorded numbers: the job never runs and needs no loop.
     const IS_RUN: bool = true;
@@ -77,6 +78,7 @@ pub trait Job {
 
 /// A SIMD level, as a type.
 pub trait SimdType {
+    /// The level.
     const SIMD: SimdLevel;
 }
 

@@ -15,6 +15,7 @@ pub fn is_parallel(elements: usize, threshold: usize) -> bool {
     elements >= threshold && threads() > 1
 }
 
+/// A job that splits into two.
 pub trait Split: Job<Output = ()> + Send + Sized {
     /// Returns halves, or itself if too small, independently of the number of threads.
     fn split(self) -> Result<[Self; 2], Self>;

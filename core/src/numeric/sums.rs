@@ -70,6 +70,7 @@ pub fn sum_tile<C: Real>(x: &[C], f: impl Fn(C) -> f64) -> f64 {
     lanes.iter().sum()
 }
 
+/// Returns the sum of squares.
 pub fn squares<C: Real>(x: &[C]) -> f64 {
     dispatch(current_simd_level(), Squares(x))
 }

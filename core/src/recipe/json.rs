@@ -21,6 +21,7 @@ pub(crate) fn too_deep(value: &Value) -> Option<String> {
     Some(refusal())
 }
 
+/// Returns the message for JSON that is nested too deeply.
 pub fn refusal() -> String {
     format!("it is nested more than {DEEPEST} levels deep")
 }
@@ -63,6 +64,7 @@ impl<'de> Deserialize<'de> for Bounded {
     }
 }
 
+/// Deserializes JSON of bounded depth.
 pub fn bounded<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
     Each { left: DEEPEST }.deserialize(from)
 }

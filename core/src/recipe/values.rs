@@ -111,6 +111,7 @@ impl<A: FromRecipe, B: FromRecipe> FromRecipe for (A, B) {
     }
 }
 
+/// A value or a list of values.
 pub struct OneOrMore<T>(pub Vec<T>);
 
 impl<T: FromRecipe> FromRecipe for OneOrMore<T> {

@@ -19,6 +19,7 @@ use crate::state::{ItemSpec, Owner, SHARES, Source, State, StateWalk, counts_by_
 use crate::transformation::OptState;
 use crate::tree::{BufferSpec, Difference, Structure, Tree};
 
+/// Saved data to restore a state from.
 pub struct Saved<'a> {
     /// The name in messages.
     #[doc(hidden)]

@@ -43,6 +43,7 @@ fn prototype(name: &str) -> Option<Schedule> {
     PROTOTYPES.iter().find(|(known, _)| *known == name).map(|(_, make)| make())
 }
 
+/// Returns the JSON schemas of schedules, by name.
 #[cfg(feature = "config")]
 pub fn schemas() -> Vec<(&'static str, String)> {
     let of = |name: &'static str| {

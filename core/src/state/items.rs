@@ -18,10 +18,13 @@ pub struct ItemName {
     pub of: Owner,
 }
 
+/// The owner of a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Owner {
+    /// The state as a whole.
     State,
+    /// A leaf, by path.
     Leaf(String),
     /// A leaf, by index, of a tree other than the parameters.
     #[cfg_attr(feature = "serde", serde(rename = "apart"))]
@@ -42,9 +45,13 @@ impl fmt::Display for ItemName {
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Single {
+    /// A count.
     Count(u64),
+    /// A flag.
     Flag(bool),
+    /// A scalar.
     Scalar(#[cfg_attr(feature = "serde", serde(with = "super::exact"))] f64),
+    /// A random key.
     Key(u64),
 }
 
@@ -91,16 +98,25 @@ impl Single {
     }
 }
 
+/// A value of a state.
 pub enum Item<'a> {
+    /// An array.
     Array(LeafRef<'a>),
+    /// A value that is no array.
     Single(Single),
 }
 
+/// A mutable value of a state.
 pub enum ItemMut<'a> {
+    /// An array.
     Array(LeafMut<'a>),
+    /// A count.
     Count(&'a mut Count),
+    /// A flag.
     Flag(&'a mut Flag),
+    /// A scalar.
     Scalar(&'a mut Scalar),
+    /// A random key.
     Key(&'a mut RandomKey),
 }
 
@@ -129,6 +145,7 @@ impl ItemMut<'_> {
     }
 }
 
+/// Returns the values of a state, with their names.
 pub fn items<'a, S: State>(state: &'a S, structure: &Structure) -> Vec<(ItemName, Item<'a>)> {
     let mut all = Vec::new();
     let mut show = |field: &str, entry: Entry<'a>, FieldRole { other_tree, .. }: FieldRole| {

@@ -67,6 +67,7 @@ pub(crate) fn counts_by_leaf(items: &[ItemSpec]) -> bool {
     items.iter().any(|item| item.kind == Kind::Count && item.name.of != Owner::State && is_one(&item.name.field))
 }
 
+/// Moves of leaves between two structures.
 pub trait Moves {
     /// Returns a leaf's new path; `None` if it is dropped.
     fn to(&self, old: &str) -> Option<&str>;
@@ -77,6 +78,7 @@ pub trait Moves {
     /// Returns whether a new leaf starts afresh, whatever the old state has.
     fn is_fresh(&self, new: &str) -> bool;
 
+    /// Returns whether a new leaf's dtype may change.
     fn is_cast(&self, new: &str) -> bool;
 
     /// Returns whether the structure stays.
@@ -142,6 +144,7 @@ pub fn below<'a>(path: &'a str, part: &str) -> Option<&'a str> {
     }
 }
 
+/// Returns the message for a part that the state lacks.
 pub fn no_part(verb: &str, part: &str) -> String {
     format!("{verb}: the state has no part `{part}`")
 }

@@ -235,6 +235,7 @@ impl<B: Buffer + ?Sized> Buffer for &mut B {
     }
 }
 
+/// Returns the buffers of a tree, with their descriptions.
 pub fn buffers_of<T: Tree + ?Sized>(tree: &T) -> Vec<(BufferSpec, &dyn Buffer)> {
     let mut found = Vec::new();
     let mut add = |path: &str, buffer| {

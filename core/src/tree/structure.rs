@@ -207,6 +207,7 @@ impl fmt::Display for Structure {
     }
 }
 
+/// Returns whether a path is a leaf's or above it.
 pub fn holds(above: &str, leaf: &str) -> bool {
     above.is_empty() || leaf.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -30,6 +30,7 @@ fn rounds(mut x: [u64; 4], mut key: [u32; 2]) -> [u64; 4] {
     x
 }
 
+/// Returns the low and the high half of a word.
 #[inline(always)]
 pub fn halves(x: u64) -> [u32; 2] {
     [x as u32, (x >> 32) as u32]

@@ -13,6 +13,7 @@ const PAIRS: usize = BLOCK / 2;
 /// Elements of [`normals`](Normal::normals) computed side by side.
 pub const BATCH: usize = 4 * BLOCK;
 
+/// A number type with standard normal draws.
 pub trait Normal: Copy + Default {
     /// Draws standard normal numbers for a leaf's blocks, from block `first` on.
     ///

@@ -8,12 +8,14 @@ use super::super::leaf::LeafParts;
 /// The maximum number of elements of a chunk.
 pub const ROW_MAJOR_CHUNK: usize = 512;
 
+/// Returns the leaves of a tree.
 pub fn leaves<T: Tree + ?Sized>(tree: &T) -> Vec<LeafRef<'_>> {
     let mut leaves = Vec::new();
     tree.walk(&mut Walk::new(&mut String::new(), &mut |_, leaf| leaves.push(leaf)));
     leaves
 }
 
+/// Returns the mutable leaves of a tree.
 pub fn leaves_mut<T: TreeMut + ?Sized>(tree: &mut T) -> Vec<LeafMut<'_>> {
     let mut leaves = Vec::new();
     tree.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |_, leaf| leaves.push(leaf)));
