@@ -36,8 +36,10 @@ pub enum DType {
     F32,
     /// Double precision.
     F64,
-    /// 8-bit state of [`quantized`](crate::quantized()): the square root of the magnitude, and a sign. No leaf has this
+    /// 8-bit state of [`quantized`]: the square root of the magnitude, and a sign. No leaf has this
     /// type.
+    ///
+    /// [`quantized`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.quantized.html
     Root8,
     /// 8-bit state: the fourth root of non-negative numbers. No leaf has this type.
     #[cfg_attr(feature = "serde", serde(rename = "fourth_root8"))]

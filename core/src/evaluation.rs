@@ -53,8 +53,8 @@ impl<P: Tree> Tree for EvalParams<P> {
 impl<T: Stage> OptState<T> {
     /// Returns the parameters to evaluate with, if a wrapper trains others.
     ///
-    /// Wrappers such as [`params_ema`](crate::params_ema()), [`schedule_free`](crate::wrapper::schedule_free) or
-    /// [`lookahead`](crate::lookahead) keep averages, or slow copies. `params` are the trained parameters.
+    /// Wrappers such as [`params_ema`], [`schedule_free`] or
+    /// [`lookahead`] keep averages, or slow copies. `params` are the trained parameters.
     ///
     /// The wrapper can be anywhere: in a chain, under a mask, in a box. Leaves that it does not act on are those of
     /// `params`. The result is computed in `f64` and rounded once; the state is not changed.
@@ -77,8 +77,13 @@ impl<T: Stage> OptState<T> {
     /// # Errors
     ///
     /// Fails if nothing in the state determines the parameters to evaluate with, or more than one wrapper does for the
-    /// same leaf, or one inside a [`flatten`](crate::wrapper::flatten()), which has no leaves; or if the parameters do
+    /// same leaf, or one inside a [`flatten`], which has no leaves; or if the parameters do
     /// not have the structure of the state.
+    ///
+    /// [`params_ema`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.params_ema.html
+    /// [`schedule_free`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.schedule_free.html
+    /// [`lookahead`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.lookahead.html
+    /// [`flatten`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.flatten.html
     pub fn eval_params<P: TreeMut + Clone>(&self, params: &P) -> Result<EvalParams<P>> {
         let mut params = params.clone();
         self.eval_params_into(&mut params)?;

@@ -301,8 +301,10 @@ impl<T: Stage> OptState<T> {
     ///
     /// Fails if a leaf was added, removed, renamed, reshaped or has another dtype, and `migration` does not explain it;
     /// every such leaf is listed. Fails if a verb matches no leaf, or if part of the state belongs to all leaves
-    /// together, as that of [`flatten`](crate::wrapper::flatten), and they are not all the same. Fails if a panic left
+    /// together, as that of [`flatten`], and they are not all the same. Fails if a panic left
     /// this state half written.
+    ///
+    /// [`flatten`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.flatten.html
     pub fn migrate<U: Stage, P: Tree + ?Sized>(
         &self,
         transformation: &U,

@@ -3,7 +3,7 @@
 //! Guide: [Extra arguments](https://docs.rs/gradchain/latest/gradchain/_guide/extra/index.html).
 //!
 //! Most transformations need [`Nothing`]. Some need the [`Value`] of the loss
-//! ([`reduce_on_plateau`](crate::transform::reduce_on_plateau)), some also its value at other points ([`ValueFn`]),
+//! ([`reduce_on_plateau`]), some also its value at other points ([`ValueFn`]),
 //! line searches also the gradient there ([`ValueAndGradFn`]). Each includes those before it. The needs of a chain or a
 //! wrapper follow from its members, so that a missing input does not compile:
 //!
@@ -36,6 +36,8 @@
 //!
 //! Random numbers are not among these: a key is part of the state, so that a resumed run has the numbers of an
 //! uninterrupted one.
+//!
+//! [`reduce_on_plateau`]: https://docs.rs/gradchain/latest/gradchain/transform/fn.reduce_on_plateau.html
 
 /// One of [`Nothing`], [`Value`], [`ValueFn`], [`ValueAndGradFn`]: each includes those before it.
 pub trait Needs: Includes<Self> + Includes<Nothing> + private::Sealed + Sized + 'static {

@@ -9,7 +9,7 @@
 //! | [`Around`] | [`Wrapper`]; for elements too [`Arithmetic`] or [`Reducing`] | [own wrapper][wrapper] |
 //! | [`Named`] | [`Optimizer`]: a chain under a name | – |
 //!
-//! To observe updates, write a [`Measure`](crate::transform::Measure) of [`monitor`](crate::transform::monitor()).
+//! To observe updates, write a [`Measure`] of [`monitor`].
 //!
 //! A part has no loop, no tree, no number type and no threads of its own. It is chained, masked, boxed, saved, resumed
 //! and averaged like those of the crate. It is safe code: no part can make the engine access foreign memory.
@@ -18,6 +18,8 @@
 //! [two-pass]: https://docs.rs/gradchain/latest/gradchain/_guide/own_two_pass/index.html
 //! [wrapper]: https://docs.rs/gradchain/latest/gradchain/_guide/own_wrapper/index.html
 //! [whole-tree]: https://docs.rs/gradchain/latest/gradchain/_guide/own_whole_tree/index.html
+//! [`Measure`]: https://docs.rs/gradchain/latest/gradchain/transform/trait.Measure.html
+//! [`monitor`]: https://docs.rs/gradchain/latest/gradchain/transform/fn.monitor.html
 
 pub use crate::engine::{
     Access, Arithmetic, Around, AroundWithArithmetic, AroundWithReductions, Clock, Decision, Effect, Elements, Holds,

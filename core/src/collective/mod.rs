@@ -4,8 +4,10 @@
 //!
 //! A [`Collective`] is a group of processes or threads, its *ranks*, each of which calls the same methods in the same
 //! order. [`threads`] makes a group of threads of one process; the crate `gradchain-mpi` makes a group of processes on
-//! several hosts, by MPI. [`sharded`](crate::wrapper::sharded()) uses a group in every step; [`average`] is for ranks
+//! several hosts, by MPI. [`sharded`] uses a group in every step; [`average`] is for ranks
 //! that train alone for a while.
+//!
+//! [`sharded`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.sharded.html
 
 mod agreement;
 mod average;

@@ -9,7 +9,7 @@ use crate::tree::{Structure, Tree, TreeMut, for_each_leaf, tree_add_scaled, tree
 
 /// A mean of trees that is summed in pairs, pairs of pairs, and so on, in the order of arrival.
 ///
-/// The ranks of a [`sharded`](crate::wrapper::sharded()) sum their gradients in the same way. If each takes its own
+/// The ranks of a [`sharded`] sum their gradients in the same way. If each takes its own
 /// [`parts`] of a batch, and passes their mean to a step, the step is bitwise identical for every number of ranks.
 ///
 /// # Arithmetic
@@ -42,6 +42,8 @@ use crate::tree::{Structure, Tree, TreeMut, for_each_leaf, tree_add_scaled, tree
 ///
 /// Higham, [The accuracy of floating point summation](https://doi.org/10.1137/0914050), 1993, pairwise summation.
 /// PyTorch and Optax sum sequentially, so that the bits depend on the distribution of a batch.
+///
+/// [`sharded`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.sharded.html
 #[derive(Clone, Debug)]
 pub struct PairwiseMean<G> {
     /// Sums of powers of two of trees, the largest first.
@@ -110,7 +112,7 @@ pub(crate) fn merge_all<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S
 /// Returns the parts of a batch that are this rank's, so that the mean is bitwise identical for every number of ranks.
 ///
 /// Each rank has a whole branch of the tree in which a [`PairwiseMean`] sums. Pass the number of parts to
-/// [`Sharded::parts`](crate::wrapper::Sharded::parts).
+/// [`Sharded::parts`].
 ///
 /// # Arithmetic
 ///
@@ -146,6 +148,8 @@ pub(crate) fn merge_all<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S
 /// # References
 ///
 /// PyTorch's `DistributedSampler` gives all ranks equally many examples, and its mean depends on their number.
+///
+/// [`Sharded::parts`]: https://docs.rs/gradchain/latest/gradchain/wrapper/struct.Sharded.html#method.parts
 pub fn parts(collective: &dyn Collective, parts: usize) -> Result<Range<usize>> {
     let (rank, size) = rank_and_size(collective)?;
     if size == 1 && parts > 0 {

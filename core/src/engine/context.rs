@@ -54,7 +54,7 @@ impl<'a> InitContext<'a> {
         Moments::like(self.structure, self.active, 0.0, |leaf| dtype.unwrap_or(leaf.dtype().compute()))
     }
 
-    /// Returns zeroed arrays for a slot, in 8 bits inside [`quantized`](crate::quantized()).
+    /// Returns zeroed arrays for a slot, in 8 bits inside [`quantized`].
     ///
     /// They have 8 bits if no dtype is given and the slot may be rounded.
     ///
@@ -63,6 +63,8 @@ impl<'a> InitContext<'a> {
     /// # Errors
     ///
     /// As [`moments_of`](Self::moments_of).
+    ///
+    /// [`quantized`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.quantized.html
     pub fn moments_for(&self, slot: Slot, dtype: Option<DType>) -> Result<Moments> {
         if dtype.is_some() {
             return self.moments_of(dtype);
@@ -129,7 +131,9 @@ impl<'a> InitContext<'a> {
     }
 
     /// Returns true if a leaf's parameters are rounded to a dtype narrower than the compute type: 16-bit leaves outside
-    /// a [`master`](crate::wrapper::master()).
+    /// a [`master`].
+    ///
+    /// [`master`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.master.html
     pub fn is_rounded(&self, leaf: usize) -> bool {
         let dtype = self.structure.leaves()[leaf].dtype();
         !self.in_full && dtype != dtype.compute()
@@ -271,9 +275,12 @@ impl<'a> StepContext<'a> {
 
     /// Returns true if a leaf rests in this step.
     ///
-    /// It is [frozen](crate::wrapper::freezable) or [has no gradient](crate::wrapper::skip_absent).
+    /// It is [frozen] or [has no gradient].
     ///
     /// Passes skip its elements, and its state must not change.
+    ///
+    /// [frozen]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.freezable.html
+    /// [has no gradient]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.skip_absent.html
     pub fn rests(&self, leaf: usize) -> bool {
         is_among(self.resting, leaf)
     }

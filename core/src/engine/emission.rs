@@ -1,6 +1,8 @@
 //! The outcome of a step, and the output modes of stages in it.
 
-/// The outcome of a step. Each group of a partition has [its own](crate::wrapper::PartitionState::outcome).
+/// The outcome of a step. Each group of a partition has [its own].
+///
+/// [its own]: https://docs.rs/gradchain/latest/gradchain/wrapper/struct.PartitionState.html#method.outcome
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub(crate) emitted: bool,
@@ -18,8 +20,11 @@ impl Outcome {
 
     /// Returns true if an update was emitted, so that a parameter may have changed.
     ///
-    /// It is false while a [`multi_steps`](crate::multi_steps) accumulates, and if it or an
-    /// [`apply_if_finite`](crate::apply_if_finite) discarded the gradients, unless another group of a partition emits.
+    /// It is false while a [`multi_steps`] accumulates, and if it or an
+    /// [`apply_if_finite`] discarded the gradients, unless another group of a partition emits.
+    ///
+    /// [`multi_steps`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.multi_steps.html
+    /// [`apply_if_finite`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.apply_if_finite.html
     pub fn emitted(self) -> bool {
         self.emitted
     }
@@ -27,7 +32,9 @@ impl Outcome {
     /// Returns true if all gradients were discarded, by a skip function or because they were not finite.
     ///
     /// Never true together with [`emitted`](Outcome::emitted): if one group of a partition skips and another emits, the
-    /// [outcome of the group](crate::wrapper::PartitionState::outcome) reports it.
+    /// [outcome of the group] reports it.
+    ///
+    /// [outcome of the group]: https://docs.rs/gradchain/latest/gradchain/wrapper/struct.PartitionState.html#method.outcome
     pub fn skipped(self) -> bool {
         self.skipped && !self.emitted
     }

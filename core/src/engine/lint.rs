@@ -18,7 +18,9 @@ pub struct Warning {
     /// The explanation, with a remedy.
     pub reason: String,
     /// True if it is certainly a mistake: [`init`](crate::GradientTransformation::init) refuses it, unless
-    /// [`allow`](crate::wrapper::allow()) permits it.
+    /// [`allow`] permits it.
+    ///
+    /// [`allow`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.allow.html
     pub refused: bool,
 }
 

@@ -3,7 +3,7 @@
 use crate::element::DType;
 use crate::tree::LeafSpec;
 
-/// A state array as declared: name, initial value, dtype, treatment by [`quantized`](crate::quantized()).
+/// A state array as declared: name, initial value, dtype, treatment by [`quantized`].
 ///
 /// Arrays start at zero. The argument `mu_dtype` of the part, if it has one, sets the dtype of the array `mu`; an
 /// argument `accumulator_dtype` sets that of every array. The default is the leaf's compute type.
@@ -14,6 +14,8 @@ use crate::tree::LeafSpec;
 /// const SLOTS: [Slot; 2] = [Slot::signed("mean"), Slot::exact("anchor").starts_as_params()];
 /// assert_eq!(SLOTS.map(Slot::name), ["mean", "anchor"]);
 /// ```
+///
+/// [`quantized`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.quantized.html
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slot {
     name: &'static str,
@@ -96,7 +98,9 @@ impl Slot {
     }
 }
 
-/// The quantization of state arrays by [`quantized`](crate::quantized()): a format and the leaves that it applies to.
+/// The quantization of state arrays by [`quantized`]: a format and the leaves that it applies to.
+///
+/// [`quantized`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.quantized.html
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantization<'a> {
     format: QuantizationFormat,

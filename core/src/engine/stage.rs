@@ -71,7 +71,7 @@ pub trait Stage: Transform + Clone {
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run;
 
     /// Handles barrier `index` of this stage. Its reductions are complete; if the stage
-    /// [materializes](PassStructure::materializes), `tree` holds the updates.
+    /// materializes, `tree` holds the updates.
     fn barrier(
         &self,
         state: &mut Self::State,
@@ -97,7 +97,7 @@ pub trait Stage: Transform + Clone {
         Emission::Updates
     }
 
-    /// Returns the leaves that rest: those without an update in a [`Partly`](Emission::Partly) step, and those that
+    /// Returns the leaves that rest: those without an update in a `Partly` step, and those that
     /// rested before.
     fn resting<'a>(&self, state: &'a Self::State) -> &'a [bool] {
         let _ = state;
@@ -123,7 +123,7 @@ pub trait Stage: Transform + Clone {
 
     /// The values that the element loop needs for one leaf.
     type Kernel<C: Real>: Copy + Send + Sync;
-    /// Barriers and reductions known at compile time; [`shape`](Transform::shape) adds the rest.
+    /// Barriers and reductions known at compile time; `shape` adds the rest.
     const SHAPE: PassStructure;
     /// True if the whole stage can run as one element loop.
     const FUSES: bool;
@@ -139,7 +139,7 @@ pub trait Stage: Transform + Clone {
     /// Each pass's accesses to these arrays.
     const SLOT_ACCESSES: SlotAccesses = SlotAccess::ALWAYS.of_all();
 
-    /// Runs a pass over all leaves, as a whole chain, by [`run_own_loops`](super::run_own_loops). A stage that renames
+    /// Runs a pass over all leaves, as a whole chain, by `run_own_loops`. A stage that renames
     /// or boxes a chain forwards to its loops, from gradients to parameters.
     fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, scratch: &mut TileScratch);
 

@@ -21,15 +21,21 @@ pub enum WarningKind {
     NegativeDecay,
     /// A mask or a group matches no leaf.
     EmptyGroup,
-    /// Weight decay behind a [`freezable`](crate::wrapper::freezable) moves frozen leaves.
+    /// Weight decay behind a [`freezable`] moves frozen leaves.
+    ///
+    /// [`freezable`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.freezable.html
     DecayOnFrozen,
-    /// [`muon`](crate::muon()) gives leaves that may be matrices to adam.
+    /// [`muon`] gives leaves that may be matrices to adam.
+    ///
+    /// [`muon`]: https://docs.rs/gradchain/latest/gradchain/optimizer/fn.muon.html
     LeftToAdam,
     /// The learning rate schedule is 0 in the first step, which then changes state and counts but no parameter.
     NoFirstStep,
     /// A later part rescales the step of a line search.
     RescaledLineSearch,
-    /// Both [`schedule_free`](crate::wrapper::schedule_free()) and its base have momentum.
+    /// Both [`schedule_free`] and its base have momentum.
+    ///
+    /// [`schedule_free`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.schedule_free.html
     MomentumTwice,
     /// Gradients are clipped before they are accumulated, or before the loss scale is removed.
     ClipOutside,
@@ -101,7 +107,7 @@ impl Effect {
     pub const SCALE_INVARIANT: Effect = Effect { scale_invariant: true, ..Effect::SAME_DIRECTION };
     /// As [`SCALE_INVARIANT`](Self::SCALE_INVARIANT), and updates are reversed: a whole optimizer.
     pub const STEP: Effect = Effect { scale_invariant: true, ..Effect::REVERSED };
-    /// A limit on the size of gradients, such as [`clip`](crate::transform::clip()).
+    /// A limit on the size of gradients, such as [`clip`].
     ///
     /// [`plan`](crate::GradientTransformation::plan) warns of a limit on rescaled gradients: behind a part with
     /// [`SCALE_INVARIANT`](Self::SCALE_INVARIANT), behind a line search ([`FINAL_LENGTH`](Self::FINAL_LENGTH)), and
@@ -123,6 +129,8 @@ impl Effect {
     /// assert!(chain((adam(0.1), zero_nans())).plan(&params)?.warnings.is_empty());
     /// # Ok::<(), gradchain::Error>(())
     /// ```
+    ///
+    /// [`clip`]: https://docs.rs/gradchain/latest/gradchain/transform/fn.clip.html
     pub const LIMITS: Effect = Effect { limits: true, ..Effect::SAME_DIRECTION };
 
     /// The length of the step is final: the loss was evaluated at its end.

@@ -6,7 +6,7 @@ mod wrapper;
 /// Declares the arguments of a part.
 ///
 /// It generates the struct, the setters, range checks, and the list of arguments for configs, messages and
-/// [`inject_hyperparams`](crate::inject_hyperparams()).
+/// [`inject_hyperparams`].
 ///
 /// | section | its arguments are | in the constructor |
 /// |---|---|---|
@@ -57,6 +57,8 @@ mod wrapper;
 /// assert_eq!(error.to_string(), "stretch: argument `by` must be positive and finite, found -1");
 /// # Ok::<(), gradchain::Error>(())
 /// ```
+///
+/// [`inject_hyperparams`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.inject_hyperparams.html
 #[macro_export]
 macro_rules! part {
     // The compiler shows the line at which a call differs, with the comment.

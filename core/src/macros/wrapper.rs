@@ -3,7 +3,7 @@
 /// Declares a wrapper's name and arguments.
 ///
 /// It generates the struct, the setters, range checks, the [recipe](crate::recipe) and the list of named arguments for
-/// configs and [`inject_hyperparams`](crate::inject_hyperparams()).
+/// configs and [`inject_hyperparams`].
 ///
 /// ```text
 /// wrapper! {
@@ -37,6 +37,8 @@
 ///
 /// `T` may be followed by another parameter of the type, with its bound: `<T, S: SkipUpdate = NoSkip>`; and by a
 /// constant: `<T; const ZERO: bool>`.
+///
+/// [`inject_hyperparams`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.inject_hyperparams.html
 #[macro_export]
 macro_rules! wrapper {
     (

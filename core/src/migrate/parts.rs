@@ -75,7 +75,7 @@ impl Migration {
         self.with(Verb::Drop(at.into()))
     }
 
-    /// Permits arrays of other dtypes in the part at this path: [quantized](crate::quantized()) state, or another
+    /// Permits arrays of other dtypes in the part at this path: [quantized] state, or another
     /// `mu_dtype`. Each number is rounded to its new dtype once.
     ///
     /// ```
@@ -93,6 +93,8 @@ impl Migration {
     /// let state = state.migrate(&before, &params, &Migration::new().unwrap_part("").cast_part(""))?;
     /// # Ok::<(), gradchain::Error>(())
     /// ```
+    ///
+    /// [quantized]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.quantized.html
     pub fn cast_part(self, at: impl Into<String>) -> Migration {
         self.with(Verb::Cast(at.into()))
     }
@@ -102,7 +104,7 @@ impl Migration {
         self.with(Verb::Take { from: from.into(), to: to.into() })
     }
 
-    /// Splits the part at this path into a [`partition`](crate::partition) of these groups.
+    /// Splits the part at this path into a [`partition`] of these groups.
     ///
     /// Each group takes the state of its leaves, and a copy of single values.
     ///
@@ -129,25 +131,29 @@ impl Migration {
     /// assert_eq!(state.0.count.get(), 2);
     /// # Ok::<(), gradchain::Error>(())
     /// ```
+    ///
+    /// [`partition`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.partition.html
     pub fn split_part(self, at: impl Into<String>, groups: impl IntoIterator<Item = impl Into<String>>) -> Migration {
         self.with(Verb::Split { at: at.into(), groups: groups.into_iter().map(Into::into).collect() })
     }
 
-    /// Joins the groups of the [`partition`](crate::partition) at this path into one part there.
+    /// Joins the groups of the [`partition`] at this path into one part there.
     ///
     /// Single values must be the same in all groups; first discard those that differ with
     /// [`drop_part`](Migration::drop_part).
     ///
     /// See [`split_part`](Migration::split_part).
+    ///
+    /// [`partition`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.partition.html
     pub fn join_parts(self, at: impl Into<String>, groups: impl IntoIterator<Item = impl Into<String>>) -> Migration {
         self.with(Verb::Join { at: at.into(), groups: groups.into_iter().map(Into::into).collect() })
     }
 
     /// Starts the arrays of the part at this path as the saved parameters, in full precision.
     ///
-    /// `params_to_part("master")` fills the copies of [`master`](crate::wrapper::master) when an `f32` run continues
+    /// `params_to_part("master")` fills the copies of [`master`] when an `f32` run continues
     /// with 16-bit parameters. It is supported where parameters are loaded, by
-    /// [`Load::load`](crate::checkpoint::Load::load) and [`Import::load`](crate::checkpoint::Import::load).
+    /// [`Load::load`] and [`Import::load`].
     ///
     /// ```
     /// # #[cfg(all(feature = "checkpoint", feature = "half"))] {
@@ -173,6 +179,10 @@ impl Migration {
     /// # }
     /// # Ok::<(), gradchain::Error>(())
     /// ```
+    ///
+    /// [`master`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.master.html
+    /// [`Load::load`]: https://docs.rs/gradchain/latest/gradchain/checkpoint/struct.Load.html#method.load
+    /// [`Import::load`]: https://docs.rs/gradchain/latest/gradchain/checkpoint/struct.Import.html#method.load
     pub fn params_to_part(self, to: impl Into<String>) -> Migration {
         self.with(Verb::ParamsTo(to.into()))
     }
@@ -180,10 +190,14 @@ impl Migration {
     /// Loads the parameters from the arrays saved at this path, for leaves with an array there.
     ///
     /// They are rounded if [`cast`](Migration::cast) permits it. `params_from_part("master").unwrap_part("")` continues
-    /// a run of [`master`](crate::wrapper::master) in `f32`, in the full precision of its copies.
+    /// a run of [`master`] in `f32`, in the full precision of its copies.
     ///
-    /// It is supported by [`Load::load`](crate::checkpoint::Load::load) and
-    /// [`Load::load_params`](crate::checkpoint::Load::load_params).
+    /// It is supported by [`Load::load`] and
+    /// [`Load::load_params`].
+    ///
+    /// [`master`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.master.html
+    /// [`Load::load`]: https://docs.rs/gradchain/latest/gradchain/checkpoint/struct.Load.html#method.load
+    /// [`Load::load_params`]: https://docs.rs/gradchain/latest/gradchain/checkpoint/struct.Load.html#method.load_params
     pub fn params_from_part(self, from: impl Into<String>) -> Migration {
         self.with(Verb::ParamsFrom(from.into()))
     }

@@ -31,7 +31,7 @@ pub(crate) fn prefetch_beside<T>(block: &[T], address: usize) {
     }
 }
 
-/// As [`prefetch_after`], in a loop that only reads.
+/// As `prefetch_after`, in a loop that only reads.
 #[inline(always)]
 pub fn prefetch_to_read<T>(block: &[T]) {
     for line in (0..size_of_val(block)).step_by(LINE) {

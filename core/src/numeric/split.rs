@@ -51,7 +51,7 @@ fn collect_parts<J: Split>(job: J, parts: &mut Vec<Option<J>>) {
     }
 }
 
-/// Calls `one` with each part, as [`parallel_for`].
+/// Calls `one` with each part, as `parallel_for`.
 pub fn parallel_for_each<P: Send>(parts: &mut [P], one: &(dyn Fn(&mut P) + Sync)) {
     let parts: Vec<_> = parts.iter_mut().map(Mutex::new).collect();
     // Each mutex belongs to one task: no thread waits.

@@ -58,11 +58,13 @@ impl MomentArray {
 impl Moments {
     /// Returns one array for each active leaf, of its shape, filled with `value`, of the type that `dtype` returns.
     ///
-    /// For a [sharded](crate::wrapper::sharded()) leaf it has the elements of this process, in memory order.
+    /// For a [sharded] leaf it has the elements of this process, in memory order.
     ///
     /// # Errors
     ///
     /// Fails if memory for an array cannot be allocated, or a type is 16-bit without the feature `half`.
+    ///
+    /// [sharded]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.sharded.html
     pub fn like(
         structure: &Structure,
         active: &[bool],
@@ -240,7 +242,9 @@ impl Moments {
 
     /// Returns the elements of a leaf's array in memory order, if it exists and is of type `T`.
     ///
-    /// [Quantized](crate::quantized()) state is of no such type; [`to_array`](Moments::to_array) decodes it.
+    /// [Quantized] state is of no such type; [`to_array`](Moments::to_array) decodes it.
+    ///
+    /// [Quantized]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.quantized.html
     pub fn get<T: Element>(&self, leaf: usize) -> Option<&[T]> {
         self.array(leaf).and_then(|a| a.data.get())
     }
@@ -254,8 +258,10 @@ impl Moments {
     ///
     /// The function receives the index of the first element, in memory order, and the chunk.
     ///
-    /// An array of type `C` is one chunk. Others are converted; every number of [quantized](crate::quantized())
+    /// An array of type `C` is one chunk. Others are converted; every number of [quantized]
     /// state is rounded to a code, changed or not.
+    ///
+    /// [quantized]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.quantized.html
     pub fn rewrite<C: Real>(&mut self, leaf: usize, mut f: impl FnMut(usize, &mut [C])) {
         let Some(array) = self.arrays.get_mut(leaf).and_then(Option::as_mut) else { return };
         match array.data.get_mut::<C>() {

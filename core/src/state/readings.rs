@@ -29,9 +29,12 @@ impl Reading {
     /// Returns the path of the part, and the name.
     ///
     /// The path has the members of chains and the groups of partitions, and no level for a wrapper:
-    /// `backbone.learning_rate`, even if the group is in [`freezable`](crate::wrapper::freezable) or
-    /// [`inject_hyperparams`](crate::inject_hyperparams), as in [`set_hyperparam`](crate::OptState::set_hyperparam). If
+    /// `backbone.learning_rate`, even if the group is in [`freezable`] or
+    /// [`inject_hyperparams`], as in [`set_hyperparam`](crate::OptState::set_hyperparam). If
     /// two readings would have the same path, the inner one keeps its path in the [schema](crate::OptState::schema).
+    ///
+    /// [`freezable`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.freezable.html
+    /// [`inject_hyperparams`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.inject_hyperparams.html
     pub fn path(&self) -> &str {
         &self.path
     }

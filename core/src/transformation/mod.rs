@@ -17,10 +17,10 @@ use crate::tree::{Tree, TreeMut, buffers_of};
 /// The end of an error message if updates replace gradients and a window may emit an update for a leaf without one.
 const OF_WINDOW: &str = "; a window may emit an update for a leaf without a gradient: use `step` or `update`";
 
-/// A transformation of gradients into updates, such as [`adamw`](crate::adamw) or a [`chain`](crate::chain).
+/// A transformation of gradients into updates, such as [`adamw`] or a [`chain`].
 ///
 /// Every [`Rule`](crate::part::Rule), every wrapper and every tuple of transformations is one; so is a
-/// [`Boxed`](crate::wrapper::Boxed) transformation.
+/// [`Boxed`] transformation.
 ///
 /// # Example
 ///
@@ -38,6 +38,10 @@ const OF_WINDOW: &str = "; a window may emit an update for a leaf without a grad
 /// assert_eq!(params, array![0.7, 1.6]);
 /// # Ok::<(), gradchain::Error>(())
 /// ```
+///
+/// [`adamw`]: https://docs.rs/gradchain/latest/gradchain/optimizer/fn.adamw.html
+/// [`chain`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.chain.html
+/// [`Boxed`]: https://docs.rs/gradchain/latest/gradchain/wrapper/type.Boxed.html
 pub trait GradientTransformation: Stage {
     /// Returns the state before the first step, for parameters of this structure.
     ///
@@ -47,7 +51,9 @@ pub trait GradientTransformation: Stage {
     /// has more than 31 barriers; if two leaves share memory, as clones of an `ArcArray` do (see
     /// [`Tied`](crate::tree::Tied)). Fails for mistakes that [`plan`](Self::plan) only warns of: a mask or a
     /// group by paths without a leaf, a negative learning rate or weight decay, two learning rates in a row.
-    /// [`allow`](crate::wrapper::allow()) permits them.
+    /// [`allow`] permits them.
+    ///
+    /// [`allow`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.allow.html
     fn init<P: Tree + ?Sized>(&self, params: &P) -> Result<OptState<Self>>
     where
         Self: Sized,
@@ -279,7 +285,7 @@ pub trait GradientTransformation: Stage {
     /// Returns numbers of the last step, by path.
     ///
     /// They are learning rates and other arguments as the step used them, norms and factors that it found, counts of
-    /// NaN, and the measurements of a [`monitor`](crate::transform::monitor).
+    /// NaN, and the measurements of a [`monitor`].
     ///
     /// Nothing is measured for it: the numbers are in the state, or follow from its counts. Arguments of a named
     /// optimizer have the optimizer's path, not the path of the part that uses them. A number without a value since the
@@ -309,6 +315,8 @@ pub trait GradientTransformation: Stage {
     /// # Errors
     ///
     /// Fails if the state was made by another transformation, or [is poisoned](crate::Error::is_poisoned).
+    ///
+    /// [`monitor`]: https://docs.rs/gradchain/latest/gradchain/transform/fn.monitor.html
     fn readings(&self, state: &OptState<Self>) -> Result<Readings>
     where
         Self: Sized,

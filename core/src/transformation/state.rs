@@ -42,7 +42,7 @@ pub struct OptState<T: Stage> {
     /// True if the state has been lent mutably since the last comparison.
     lent: bool,
     by_leaf: bool,
-    /// Cached evaluations, for [`minimize_step`](crate::Minimize::minimize_step).
+    /// Cached evaluations, for `minimize_step`.
     #[doc(hidden)]
     pub eval_cache: Option<Box<EvaluationCache>>,
     #[cfg(feature = "checkpoint")]

@@ -9,7 +9,7 @@ use crate::layout::LeafSpec;
 /// A map from unconstrained raw numbers to a leaf in a set.
 ///
 /// Elements are passed in row-major order and in `f64`, whatever the leaf's type and layout. Results are rounded to the
-/// leaf's type afterwards; `to` is zeroed before. [`Raw`](crate::constraint::Raw) ensures that raw numbers and results
+/// leaf's type afterwards; `to` is zeroed before. [`Raw`] ensures that raw numbers and results
 /// are finite. Leaves without elements are skipped.
 ///
 /// # Example: by hand
@@ -56,6 +56,8 @@ use crate::layout::LeafSpec;
 /// );
 /// # Ok::<(), gradchain::Error>(())
 /// ```
+///
+/// [`Raw`]: https://docs.rs/gradchain/latest/gradchain/constraint/struct.Raw.html
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a constraint",
     note = "the module `gradchain::constraint` has some, such as `interval(0.0, 1.0)` and `positive()`"

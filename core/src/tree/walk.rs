@@ -115,7 +115,7 @@ impl<'a, 'w> Walk<'a, 'w> {
 
     /// Constrains the leaves of the child of this name, as `#[tree(constraint = ...)]` does.
     ///
-    /// [`Constraints::of`](crate::constraint::Constraints::of) reads it; other walks do not build the constraint.
+    /// [`Constraints::of`] reads it; other walks do not build the constraint.
     ///
     /// ```
     /// use gradchain::constraint::{Constraints, interval};
@@ -143,6 +143,8 @@ impl<'a, 'w> Walk<'a, 'w> {
     ///     "unconstrain: argument `heads` must be strictly between 0 and 1, found 1.5"
     /// );
     /// ```
+    ///
+    /// [`Constraints::of`]: https://docs.rs/gradchain/latest/gradchain/constraint/struct.Constraints.html#method.of
     pub fn constraint<C: Constraint>(&mut self, name: &str, constraint: impl FnOnce() -> C) {
         if let Some(told) = &mut self.constraints {
             let parent = enter(self.path, name);

@@ -8,7 +8,7 @@ use crate::state::{State, StateWalk, StateWalkMut};
 /// The first gets the gradients, and each later one the output of the one before. A chain is the tuple of its members,
 /// at most twelve. Chains nest, so a chain may be longer, with up to 31 members that need a reduction over the whole
 /// tree (barriers). A chain fuses: intermediate updates stay in registers. If the length is known only at run time, use
-/// a `Vec` of [`Boxed`](crate::wrapper::Boxed) members. The empty chain `()` changes nothing.
+/// a `Vec` of [`Boxed`] members. The empty chain `()` changes nothing.
 ///
 /// # Cost
 ///
@@ -16,8 +16,8 @@ use crate::state::{State, StateWalk, StateWalkMut};
 ///
 /// # Errors
 ///
-/// `init` fails if the chain has more than 31 barriers. [`flatten`](crate::wrapper::flatten()) and
-/// [`sam`](crate::wrapper::sam()) in opaque mode run their inner transformation in passes of its own, which count as
+/// `init` fails if the chain has more than 31 barriers. [`flatten`] and
+/// [`sam`] in opaque mode run their inner transformation in passes of its own, which count as
 /// one.
 ///
 /// [`plan`]: crate::GradientTransformation::plan
@@ -43,6 +43,10 @@ use crate::state::{State, StateWalk, StateWalkMut};
 /// # References
 ///
 /// Optax, [`chain`](https://optax.readthedocs.io/en/latest/api/combining_optimizers.html). Differs: none in arithmetic.
+///
+/// [`Boxed`]: https://docs.rs/gradchain/latest/gradchain/wrapper/type.Boxed.html
+/// [`flatten`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.flatten.html
+/// [`sam`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.sam.html
 // The compiler shows this line where `chain(a, b)` is called.
 pub fn chain<T: Stage>(tuple_or_vec: /* `chain((a, b))` */ T) -> T {
     tuple_or_vec

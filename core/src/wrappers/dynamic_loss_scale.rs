@@ -16,7 +16,7 @@ use crate::transformation::OptState;
 /// A skipped step changes no inner state: moments, step counts and schedules stay. Neither later members of a chain nor
 /// wrappers run in it. An inner transformation that needs the loss gets the loss itself, without the scale.
 ///
-/// Around [`multi_steps`](crate::multi_steps) it judges each mini-step and omits one that overflows from the window.
+/// Around [`multi_steps`] it judges each mini-step and omits one that overflows from the window.
 /// Inside, it judges the window, in which all mini-steps have the same scale: `multi_steps(dynamic_loss_scale(t), k)`
 /// does what PyTorch's `GradScaler` does with accumulated gradients. A clip goes inside, because outside it would see
 /// scaled gradients.
@@ -76,6 +76,8 @@ use crate::transformation::OptState;
 /// `dynamic_growth_steps` are `init_scale` and `growth_interval` here. DeepMind's
 /// [jmp](https://github.com/google-deepmind/jmp), `DynamicLossScale`: `period`, `factor` and `min_loss_scale`. Optax
 /// has none.
+///
+/// [`multi_steps`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.multi_steps.html
 pub fn dynamic_loss_scale<T: Stage>(inner: T) -> DynamicLossScale<T> {
     DynamicLossScale::with(inner)
 }

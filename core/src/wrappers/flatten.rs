@@ -10,8 +10,8 @@ use crate::tree::{LeafSpec, Structure};
 
 /// Presents all leaves to a transformation as one: a vector of their elements, each leaf in row-major order.
 ///
-/// It changes parts that work leaf by leaf: the trust ratio of [`lamb`](crate::lamb()) is then one for the whole tree,
-/// as is the root mean square of [`clip_by_block_rms`](crate::transform::clip_by_block_rms). Parts that work element by
+/// It changes parts that work leaf by leaf: the trust ratio of [`lamb`] is then one for the whole tree,
+/// as is the root mean square of [`clip_by_block_rms`]. Parts that work element by
 /// element give the same numbers without it, in one pass: a chain is one loop over all leaves anyway. Optax uses it to
 /// launch fewer kernels, which is no reason to use it here.
 ///
@@ -51,6 +51,9 @@ use crate::tree::{LeafSpec, Structure};
 ///
 /// Optax, [`flatten`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs: an update has its
 /// leaf's dtype, not the vector's; line searches can be inside.
+///
+/// [`lamb`]: https://docs.rs/gradchain/latest/gradchain/optimizer/fn.lamb.html
+/// [`clip_by_block_rms`]: https://docs.rs/gradchain/latest/gradchain/transform/fn.clip_by_block_rms.html
 pub fn flatten<T: Stage>(inner: T) -> Flatten<T> {
     Flatten::with(inner)
 }

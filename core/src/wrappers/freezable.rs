@@ -8,14 +8,14 @@ use crate::tree::Structure;
 ///
 /// A frozen leaf has a zero update, so that its parameter stays bitwise identical, and its inner state is neither read
 /// nor written. Thawed, it continues with that state. Leaves that are never trained are better excluded with
-/// [`masked(..).freeze_others()`](crate::wrapper::Masked::freeze_others), which saves their state.
+/// [`masked(..).freeze_others()`], which saves their state.
 ///
 /// Updates are counted for each leaf. Values that depend on the number of updates, such as Adam's bias correction, use
 /// the leaf's count, so that a leaf frozen from the first step starts as if training began then. Schedules use the step
-/// count, and so do values computed from all leaves together, such as the distance of [`prodigy`](crate::prodigy). A
-/// leaf without a gradient rests in the same way in [`skip_absent`](crate::wrapper::skip_absent).
+/// count, and so do values computed from all leaves together, such as the distance of [`prodigy`]. A
+/// leaf without a gradient rests in the same way in [`skip_absent`].
 ///
-/// It goes inside [`multi_steps`](crate::multi_steps), not around: a leaf that was frozen for part of a window has no
+/// It goes inside [`multi_steps`], not around: a leaf that was frozen for part of a window has no
 /// mean over it.
 ///
 /// # Arithmetic
@@ -34,8 +34,8 @@ use crate::tree::Structure;
 /// # Errors
 ///
 /// `init` fails if an inner part works on several leaves together in memory, as
-/// [`scale_by_lbfgs`](crate::transform::scale_by_lbfgs) does: the history of a vector is not that of a part of it. It
-/// also fails with an inner [`multi_steps`](crate::multi_steps).
+/// [`scale_by_lbfgs`] does: the history of a vector is not that of a part of it. It
+/// also fails with an inner [`multi_steps`].
 ///
 /// # Example
 ///
@@ -66,6 +66,12 @@ use crate::tree::Structure;
 ///
 /// Optax has [`freeze`](https://optax.readthedocs.io/en/latest/api/transformations.html), which is decided once.
 /// PyTorch: `requires_grad`, which a running optimizer heeds only if the gradient is also `None`.
+///
+/// [`masked(..).freeze_others()`]: https://docs.rs/gradchain/latest/gradchain/wrapper/struct.Masked.html#method.freeze_others
+/// [`prodigy`]: https://docs.rs/gradchain/latest/gradchain/optimizer/fn.prodigy.html
+/// [`skip_absent`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.skip_absent.html
+/// [`multi_steps`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.multi_steps.html
+/// [`scale_by_lbfgs`]: https://docs.rs/gradchain/latest/gradchain/transform/fn.scale_by_lbfgs.html
 pub fn freezable<T: Stage>(inner: T) -> Freezable<T> {
     Freezable::with(inner)
 }

@@ -8,8 +8,8 @@ use crate::tree::{LeafSpec, is_safe, length};
 /// Combines the direction of one transformation's updates with the norm of another's, leaf by leaf.
 ///
 /// Both run whole steps on the same gradients. The `direction` is a transformation whose learning rate is hard to find,
-/// such as [`shampoo`](crate::optimizer::shampoo); its own rate then has no effect. The `magnitude` has a rate known to
-/// be good, such as that of [`adam`](crate::adam()).
+/// such as [`shampoo`]; its own rate then has no effect. The `magnitude` has a rate known to
+/// be good, such as that of [`adam`].
 ///
 /// # Arithmetic
 ///
@@ -30,7 +30,7 @@ use crate::tree::{LeafSpec, is_safe, length};
 /// # Errors
 ///
 /// `init` fails if `init` of either fails, or if either emits nothing in some steps, as
-/// [`multi_steps`](crate::multi_steps) and [`apply_if_finite`](crate::apply_if_finite) do: put these around the graft.
+/// [`multi_steps`] and [`apply_if_finite`] do: put these around the graft.
 ///
 /// # Example
 ///
@@ -55,6 +55,11 @@ use crate::tree::{LeafSpec, is_safe, length};
 /// Agarwal, Anil, Hazan, Koren and Zhang, [Disentangling adaptive gradient methods from learning
 /// rates](https://arxiv.org/abs/2002.11803), 2020, algorithm 1, with a norm for each layer. Optax has none; Meta's
 /// distributed Shampoo for PyTorch has `grafting_config`. Differs: nothing is added to the divisor `‖d‖`.
+///
+/// [`shampoo`]: https://docs.rs/gradchain/latest/gradchain/optimizer/fn.shampoo.html
+/// [`adam`]: https://docs.rs/gradchain/latest/gradchain/optimizer/fn.adam.html
+/// [`multi_steps`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.multi_steps.html
+/// [`apply_if_finite`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.apply_if_finite.html
 pub fn graft<D: Stage, M: Stage>(direction: D, magnitude: M) -> Graft<D, M> {
     Graft { direction, magnitude }
 }

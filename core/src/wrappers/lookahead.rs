@@ -5,7 +5,7 @@ use crate::state::{EvaluateAs, restart};
 ///
 /// The fast parameters then continue from the slow ones. The parameters passed to `step` are the fast ones. The slow
 /// ones, which are to be evaluated, are in the state: [`eval_params`](crate::OptState::eval_params) returns them as a
-/// tree. A step in which the fast optimizer emits nothing, such as a mini-step of [`multi_steps`](crate::multi_steps),
+/// tree. A step in which the fast optimizer emits nothing, such as a mini-step of [`multi_steps`],
 /// is not counted and does not synchronize.
 ///
 /// # Arithmetic
@@ -47,6 +47,8 @@ use crate::state::{EvaluateAs, restart};
 /// Zhang, Lucas, Hinton and Ba, [Lookahead optimizer: k steps forward, 1 step back](https://arxiv.org/abs/1907.08610),
 /// 2019, algorithm 1. Optax, [`lookahead`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html).
 /// Differs: the slow parameters are state, so that the parameters are a plain tree as everywhere else.
+///
+/// [`multi_steps`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.multi_steps.html
 pub fn lookahead<T: Stage>(fast_optimizer: T, sync_period: u64, slow_step_size: impl IntoHyperparam) -> Lookahead<T> {
     Lookahead::with(fast_optimizer, sync_period, slow_step_size.into())
 }

@@ -32,7 +32,7 @@ use crate::tree::LeafSpec;
 ///
 /// An `f32` of state for each element of 16-bit leaves, read and written in the last pass of the inner transformation.
 /// Fuses if the inner transformation does; reads parameters. An inner part that reinitializes its state, as
-/// [`lookahead`](crate::lookahead()) may, starts from the leaves.
+/// [`lookahead`] may, starts from the leaves.
 ///
 /// # Errors
 ///
@@ -66,6 +66,8 @@ use crate::tree::LeafSpec;
 /// Micikevicius and others, [Mixed precision training](https://arxiv.org/abs/1710.03740), 2017, section 3.1. PyTorch
 /// leaves it to users of `torch.optim`; NVIDIA's Apex calls it `master_weights`. Differs: the master is part of the
 /// state, saved and averaged with it, and follows a leaf that was changed; theirs overwrites the change.
+///
+/// [`lookahead`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.lookahead.html
 pub fn master<T: Stage>(inner: T) -> Master<T> {
     Master::with(inner)
 }

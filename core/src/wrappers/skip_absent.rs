@@ -5,20 +5,20 @@ use crate::part::prelude::*;
 ///
 /// A leaf has none if the tree of gradients lacks it: an `Option` is `None`, a map has no such entry. Without
 /// `skip_absent` that is an error, because a forgotten gradient looks the same. With it the leaf rests in that step, as
-/// if it were [frozen](crate::wrapper::freezable): its parameter stays bitwise identical, without decay, and its state
+/// if it were [frozen]: its parameter stays bitwise identical, without decay, and its state
 /// is neither read nor written. Bias corrections use the number of updates of the leaf. Schedules use the step count. A
 /// zero gradient is not absent: it decays moments and weights.
 ///
 /// An unknown leaf, or a leaf of another shape or dtype, is still an error; so is a misspelt path.
 ///
-/// Inside [`multi_steps`](crate::multi_steps), a gradient that is missing in some mini-steps of a window counts as zero
+/// Inside [`multi_steps`], a gradient that is missing in some mini-steps of a window counts as zero
 /// there, and a leaf without a gradient in the whole window rests when the window is emitted.
 ///
 /// It is a property of the optimizer rather than of a step, because inner parts keep other counts. So it is part of
 /// configs and checkpoints, and a resumed run behaves in the same way. It goes around everything that changes
 /// gradients. Around it may be wrappers that only read them: boxes,
-/// [`inject_hyperparams`](crate::inject_hyperparams()), [`masked`](crate::masked),
-/// [`apply_if_finite`](crate::apply_if_finite), and chains and partitions whose members all skip. An error about a
+/// [`inject_hyperparams`], [`masked`],
+/// [`apply_if_finite`], and chains and partitions whose members all skip. An error about a
 /// missing gradient names its place.
 ///
 /// # Arithmetic
@@ -30,14 +30,14 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// That of [`freezable`](crate::wrapper::freezable): a count for each leaf in each inner part with state arrays. A leaf
+/// That of [`freezable`]: a count for each leaf in each inner part with state arrays. A leaf
 /// that rests costs nothing.
 ///
 /// # Errors
 ///
 /// `init` fails if an inner part works on several leaves together in memory, as
-/// [`scale_by_lbfgs`](crate::transform::scale_by_lbfgs) does: the history of a vector is not that of a part of it. It
-/// also fails with an inner [`multi_steps`](crate::multi_steps), which goes around it.
+/// [`scale_by_lbfgs`] does: the history of a vector is not that of a part of it. It
+/// also fails with an inner [`multi_steps`], which goes around it.
 ///
 /// # Example
 ///
@@ -69,6 +69,14 @@ use crate::part::prelude::*;
 /// PyTorch: [optimizers](https://docs.pytorch.org/docs/stable/optim.html) skip a parameter whose `grad` is `None`, and
 /// each has a `step` of its own. Differs: it is explicit, and reductions over the tree omit the leaf. Optax has no such
 /// policy: a `None` in the gradients is another structure, an error.
+///
+/// [frozen]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.freezable.html
+/// [`multi_steps`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.multi_steps.html
+/// [`inject_hyperparams`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.inject_hyperparams.html
+/// [`masked`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.masked.html
+/// [`apply_if_finite`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.apply_if_finite.html
+/// [`freezable`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.freezable.html
+/// [`scale_by_lbfgs`]: https://docs.rs/gradchain/latest/gradchain/transform/fn.scale_by_lbfgs.html
 pub fn skip_absent<T: Stage>(inner: T) -> SkipAbsent<T> {
     SkipAbsent::with(inner)
 }

@@ -23,7 +23,7 @@ pub struct OneElementWithMemory<Inputs = Nothing>(PhantomData<fn() -> Inputs>);
 /// A [`Rule`](super::Rule) with memory of any kind.
 ///
 /// It has memory in place of a step count. Scalars may differ between leaves, `apply` may count elements, `finish` ends
-/// a step, and [`apply_apart`](RuleWithMemory::apply_apart) transforms slices of leaves for which one element is not
+/// a step, and `apply_apart` transforms slices of leaves for which one element is not
 /// enough. Only parts of this crate use it; other parts that need memory implement [`TwoPasses`](super::TwoPasses)
 /// without a second pass.
 pub trait RuleWithMemory: Part {

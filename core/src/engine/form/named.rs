@@ -73,7 +73,7 @@ impl<C, N: Needs> NeedsOf<C> for Exactly<N> {
     type Needs = N;
 }
 
-/// A transformation that consists of another, usually a [`chain`](crate::chain), under its own name and arguments.
+/// A transformation that consists of another, usually a [`chain`], under its own name and arguments.
 ///
 /// # Example
 ///
@@ -109,6 +109,8 @@ impl<C, N: Needs> NeedsOf<C> for Exactly<N> {
 /// # Cost
 ///
 /// None.
+///
+/// [`chain`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.chain.html
 pub trait Optimizer: Part {
     /// True if messages describe the chain alone.
     const HIDDEN: bool = false;

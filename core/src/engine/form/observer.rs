@@ -15,12 +15,14 @@ pub enum Observes {}
 /// A part that observes the updates and changes nothing.
 ///
 /// Its reductions over the updates are known at the end of the step; their number may differ between values of the
-/// type. [`monitor`](crate::transform::monitor()) is the only one; users write its measures.
+/// type. [`monitor`] is the only one; users write its measures.
 ///
 /// # Cost
 ///
 /// No additional pass: it runs while the updates are in L1. A chain with an observer runs member by member on tiles
 /// instead of as one loop, in which the observer would see each element only after the last member.
+///
+/// [`monitor`]: https://docs.rs/gradchain/latest/gradchain/transform/fn.monitor.html
 pub trait Observer: Part<Form = Observes> {
     /// The values kept between steps.
     type Memory: State;

@@ -102,7 +102,10 @@ pub struct Clock {
     /// Steps before this one, at which schedules are evaluated.
     pub count: u64,
     /// Updates of the leaf before this one, which its state arrays have seen. Less than `count` if the leaf was
-    /// [frozen](crate::wrapper::freezable) or had [no gradient](crate::wrapper::skip_absent) in some steps.
+    /// [frozen] or had [no gradient] in some steps.
+    ///
+    /// [frozen]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.freezable.html
+    /// [no gradient]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.skip_absent.html
     pub updates: u64,
 }
 
@@ -190,7 +193,10 @@ pub struct Steps {
     /// The number of steps.
     pub count: Count,
     /// The number of updates of each leaf. Empty if all leaves are updated in every step, which is so outside of
-    /// [`freezable`](crate::wrapper::freezable) and [`skip_absent`](crate::wrapper::skip_absent).
+    /// [`freezable`] and [`skip_absent`].
+    ///
+    /// [`freezable`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.freezable.html
+    /// [`skip_absent`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.skip_absent.html
     pub updates: PerLeaf<Count>,
 }
 

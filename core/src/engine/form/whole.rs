@@ -76,9 +76,12 @@ impl Scope {
     /// Each leaf on its own: its update follows from that leaf and its own state alone, and
     /// [inactive](WholeTree::is_active) leaves are left unmodified.
     ///
-    /// Leaves may then rest: inside [`freezable`](crate::wrapper::freezable) and
-    /// [`skip_absent`](crate::wrapper::skip_absent), which refuse other parts of this form. Values that depend on the
+    /// Leaves may then rest: inside [`freezable`] and
+    /// [`skip_absent`], which refuse other parts of this form. Values that depend on the
     /// number of updates use [`Clock::of_leaf`](crate::part::Clock::of_leaf).
+    ///
+    /// [`freezable`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.freezable.html
+    /// [`skip_absent`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.skip_absent.html
     pub const LEAF: Scope = Scope { by_leaf: true, ..Scope::TREE };
 
     /// Also reads the parameters, which [`plan`](crate::GradientTransformation::plan) then counts.
@@ -168,7 +171,9 @@ pub trait WholeTreeTransformation: Part {
     const SCOPE: Scope = Scope::TREE;
 
     /// Returns the cost of a leaf in a step, relative to an element of other leaves. Processes
-    /// [divide](crate::wrapper::sharded()) whole leaves evenly by cost. Defaults to the number of elements.
+    /// [divide] whole leaves evenly by cost. Defaults to the number of elements.
+    ///
+    /// [divide]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.sharded.html
     fn cost(&self, leaf: &LeafSpec) -> f64 {
         leaf.len() as f64
     }

@@ -187,7 +187,9 @@ pub trait Tensors {
 
     /// Transposes a row-major array of shape `[a, b, c, d]` to `[a, c, b, d]`; `None` if the framework lacks it.
     ///
-    /// This and the next two are for parts that work on whole matrices, such as [`muon`](crate::muon).
+    /// This and the next two are for parts that work on whole matrices, such as [`muon`].
+    ///
+    /// [`muon`]: https://docs.rs/gradchain/latest/gradchain/optimizer/fn.muon.html
     fn transpose(&self, x: &Self::Tensor, shape: [usize; 4]) -> Option<Result<Self::Tensor>> {
         let _ = (x, shape);
         None

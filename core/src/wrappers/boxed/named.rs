@@ -7,8 +7,8 @@ use crate::needs::{Includes, Needs, Nothing};
 
 /// A type-erased transformation with named arguments.
 ///
-/// [`inject_hyperparams`](crate::inject_hyperparams) takes it for transformations selected at run time. It is a
-/// [`Boxed`](crate::wrapper::Boxed) too: a `Named<N>` converts to a `Boxed<N>`.
+/// [`inject_hyperparams`] takes it for transformations selected at run time. It is a
+/// [`Boxed`] too: a `Named<N>` converts to a `Boxed<N>`.
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -21,6 +21,9 @@ use crate::needs::{Includes, Needs, Nothing};
 /// state.hyperparams_mut().set("learning_rate", 0.2)?;
 /// # Ok::<(), gradchain::Error>(())
 /// ```
+///
+/// [`inject_hyperparams`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.inject_hyperparams.html
+/// [`Boxed`]: https://docs.rs/gradchain/latest/gradchain/wrapper/type.Boxed.html
 pub type Named<N = Nothing> = Box<dyn DynNamed<N>>;
 
 /// The trait of [`Named`] transformations, implemented for all [`Arguments`] that can be cloned.

@@ -72,7 +72,9 @@ pub(super) fn held_mut<T: Stage + 'static>(state: &mut dyn ErasedState) -> &mut 
     state.as_any_mut().downcast_mut().expect("the state was made by this transformation")
 }
 
-/// The state of a [`Boxed`](crate::wrapper::Boxed) transformation.
+/// The state of a [`Boxed`] transformation.
+///
+/// [`Boxed`]: https://docs.rs/gradchain/latest/gradchain/wrapper/type.Boxed.html
 #[derive(Debug)]
 pub struct BoxedState(pub(super) Box<dyn ErasedState>);
 

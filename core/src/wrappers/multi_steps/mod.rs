@@ -31,7 +31,7 @@ use crate::tree::TreeMut;
 /// i = k − 1:   u ← inner(acc);  acc ← 0
 /// ```
 ///
-/// Around a [`skip_absent`](crate::wrapper::skip_absent), a missing gradient counts as zero, and a leaf without a
+/// Around a [`skip_absent`], a missing gradient counts as zero, and a leaf without a
 /// gradient in the whole window rests inside, as with PyTorch's `grad` after several backward passes.
 ///
 /// An inner transformation that needs the loss gets the same mean (or sum) of the mini-steps' losses. Later members of
@@ -39,7 +39,7 @@ use crate::tree::TreeMut;
 ///
 /// `k` is a number or a schedule over emitted updates, rounded to the nearest integer. After a window the accumulator
 /// is set to zero, not multiplied by zero, so a NaN in it is gone. To keep a NaN out of the window too, put
-/// [`zero_nans`](crate::zero_nans) before the accumulator, or use [`skip_not_finite`].
+/// [`zero_nans`] before the accumulator, or use [`skip_not_finite`].
 ///
 /// # Cost
 ///
@@ -74,6 +74,9 @@ use crate::tree::TreeMut;
 /// emit; [`Outcome::emitted`] reports an emitted update, where Optax has counters, which are wrong after a skipped
 /// step; `f64` gradients are accumulated in `f64`; losses are accumulated like gradients, instead of the last one being
 /// used; mini-steps can have weights; a partial window can be flushed.
+///
+/// [`skip_absent`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.skip_absent.html
+/// [`zero_nans`]: https://docs.rs/gradchain/latest/gradchain/transform/fn.zero_nans.html
 pub fn multi_steps<T: Stage>(inner: T, every_k_schedule: impl Into<EveryK>) -> MultiSteps<T> {
     MultiSteps::with(inner, every_k_schedule.into(), NoSkip)
 }

@@ -3,7 +3,9 @@ use core::fmt;
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 
-/// Decides, from a sum over all gradients, whether [`multi_steps`](crate::multi_steps) discards a mini-step.
+/// Decides, from a sum over all gradients, whether [`multi_steps`] discards a mini-step.
+///
+/// [`multi_steps`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.multi_steps.html
 pub trait SkipUpdate: Clone + fmt::Debug + Send + Sync + 'static {
     /// Returns the construction of the function as data.
     fn to_recipe(&self) -> Recipe {
@@ -29,7 +31,9 @@ pub trait SkipUpdate: Clone + fmt::Debug + Send + Sync + 'static {
     fn skips(&self, sum: f64) -> bool;
 }
 
-/// Never skips; the default of [`multi_steps`](crate::multi_steps).
+/// Never skips; the default of [`multi_steps`].
+///
+/// [`multi_steps`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.multi_steps.html
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSkip;
 

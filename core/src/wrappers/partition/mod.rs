@@ -15,7 +15,7 @@ pub use group::IntoGroup;
 
 /// Applies one of several transformations to each leaf, by its label.
 ///
-/// `transforms` is a tuple of `(label, transformation)` pairs, or a `Vec` of them with [`Boxed`](crate::wrapper::Boxed)
+/// `transforms` is a tuple of `(label, transformation)` pairs, or a `Vec` of them with [`Boxed`]
 /// transformations. Labels are resolved once, in `init`; a transformation has state for its own leaves only.
 ///
 /// If a group emits nothing in a step, its leaves rest in later members of a chain, unless one of these works on
@@ -51,6 +51,8 @@ pub use group::IntoGroup;
 ///
 /// Optax, [`partition`](https://optax.readthedocs.io/en/latest/api/combining_optimizers.html) (`multi_transform`).
 /// Differs: labels are [`Labels`], not distinguished by callability. PyTorch: parameter groups.
+///
+/// [`Boxed`]: https://docs.rs/gradchain/latest/gradchain/wrapper/type.Boxed.html
 pub fn partition<G: IntoGroup>(transforms: G, labels: impl Into<Labels>) -> Partition<G::Group> {
     let (names, members) = transforms.into_group();
     Partition { names, members, labels: labels.into() }

@@ -7,7 +7,10 @@ use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::state::{StateWalk, restart};
 
-/// A [`sam`](crate::wrapper::sam) in [opaque mode](crate::wrapper::Sam::opaque_mode), which evaluates gradients itself.
+/// A [`sam`] in [opaque mode], which evaluates gradients itself.
+///
+/// [`sam`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.sam.html
+/// [opaque mode]: https://docs.rs/gradchain/latest/gradchain/wrapper/struct.Sam.html#method.opaque_mode
 #[derive(Clone, Debug)]
 #[must_use = "a transformation does nothing until it is given gradients"]
 pub struct OpaqueSam<O, A> {

@@ -19,8 +19,8 @@ use crate::state::{SHARES, StateWalk, StateWalkMut};
 /// all-gather distributes the updates.
 ///
 /// Leaves are sharded by the engine's chunks of 16384 elements, and each rank gets the same number of bytes. Parts that
-/// need whole leaves, such as [`muon`](crate::muon()), [`sm3`](crate::optimizer::sm3()) or
-/// [`adafactor`](crate::adafactor()), get whole leaves, each owned by one rank; their cost is divided as evenly as
+/// need whole leaves, such as [`muon`], [`sm3`] or
+/// [`adafactor`], get whole leaves, each owned by one rank; their cost is divided as evenly as
 /// possible. Norms and other reductions are added in the order of chunks, whichever rank computed them.
 ///
 /// # Reproducibility
@@ -40,8 +40,8 @@ use crate::state::{SHARES, StateWalk, StateWalkMut};
 ///
 /// # Placement
 ///
-/// Put it around all parts that need the mean gradient, such as a clip or [`apply_if_finite`](crate::apply_if_finite).
-/// Parts outside see the gradient of their own rank. So [`multi_steps`](crate::multi_steps) around it accumulates on
+/// Put it around all parts that need the mean gradient, such as a clip or [`apply_if_finite`].
+/// Parts outside see the gradient of their own rank. So [`multi_steps`] around it accumulates on
 /// each rank, and gradients are sent once a window; only the comparison of each step is sent in between. Inside,
 /// gradients are sent in every mini-step, and the accumulator is sharded too. Outer parts must decide the same on all
 /// ranks; an outer `apply_if_finite` does not, and ends in an error on all ranks.
@@ -54,8 +54,8 @@ use crate::state::{SHARES, StateWalk, StateWalkMut};
 /// every step the counts, flags and numbers of the state, injected hyperparameters among them, and the loss if it is
 /// needed. If ranks disagree, all return an error that names the difference, and nothing has been changed.
 ///
-/// `init` refuses, by name, parts that work on several leaves together in memory: [`lbfgs`](crate::lbfgs()), line
-/// searches, [`flatten`](crate::wrapper::flatten()), projections of the whole tree, GaLore, private aggregates. A step
+/// `init` refuses, by name, parts that work on several leaves together in memory: [`lbfgs`], line
+/// searches, [`flatten`], projections of the whole tree, GaLore, private aggregates. A step
 /// refuses [row-sparse](crate::tree::SparseRows) gradients.
 ///
 /// If a rank is lost during a step, the others return an error that [`is_collective`](Error::is_collective) within the
@@ -103,6 +103,14 @@ use crate::state::{SHARES, StateWalk, StateWalkMut};
 /// models](https://arxiv.org/abs/1910.02054), 2019, section 5.1. Differs: no reduction depends on the order in which a
 /// library adds. PyTorch's `ZeroRedundancyOptimizer` shards whole parameters, and leaves norms to the user; DeepSpeed
 /// is an optimizer of its own. Optax leaves it to JAX.
+///
+/// [`muon`]: https://docs.rs/gradchain/latest/gradchain/optimizer/fn.muon.html
+/// [`sm3`]: https://docs.rs/gradchain/latest/gradchain/optimizer/fn.sm3.html
+/// [`adafactor`]: https://docs.rs/gradchain/latest/gradchain/optimizer/fn.adafactor.html
+/// [`apply_if_finite`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.apply_if_finite.html
+/// [`multi_steps`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.multi_steps.html
+/// [`lbfgs`]: https://docs.rs/gradchain/latest/gradchain/optimizer/fn.lbfgs.html
+/// [`flatten`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.flatten.html
 pub fn sharded<T: Stage>(inner: T, collective: impl Collective + 'static) -> Sharded<T> {
     let is_single_rank = collective.size() == 1;
     Sharded { inner, collective: Arc::new(collective), is_single_rank, parts: 1, reduce_dtype: None }
