@@ -47,8 +47,9 @@ impl<'a> Examples<'a> {
         Ok(Examples { leaves: found.into_iter().map(|(_, leaf)| leaf).collect(), len, borrow: PhantomData })
     }
 
+    /// Returns the number of examples.
     #[doc(hidden)]
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.len
     }
 

@@ -269,6 +269,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// The CPU has the SIMD level; the array has 16-bit elements.
     #[inline(always)]
+    #[cfg_attr(not(feature = "half"), allow(clippy::extra_unused_type_parameters, reason = "half floats use it"))]
     unsafe fn widen<I: SimdType>(self, bits: &[u16; BLOCK]) -> [C; BLOCK] {
         match self.dtype {
             #[cfg(feature = "half")]
@@ -289,6 +290,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// As [`widen`](Array::widen).
     #[inline(always)]
+    #[cfg_attr(not(feature = "half"), allow(clippy::extra_unused_type_parameters, reason = "half floats use it"))]
     unsafe fn narrow<I: SimdType>(self, block: &[C; BLOCK]) -> [u16; BLOCK] {
         let mut bits = [0; BLOCK];
         match self.dtype {
@@ -312,6 +314,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// As [`widen`](Array::widen).
     #[inline(always)]
+    #[cfg_attr(not(feature = "half"), allow(clippy::extra_unused_type_parameters, reason = "half floats use it"))]
     unsafe fn add_rounded<I: SimdType>(self, mut bits: [u16; BLOCK], u: &[C; BLOCK]) -> [u16; BLOCK] {
         match self.dtype {
             #[cfg(feature = "half")]

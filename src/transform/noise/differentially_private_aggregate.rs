@@ -273,7 +273,7 @@ impl<T: GradientTransformation> PerExample<T> {
         let PerExampleState { aggregate, mean, factors, sum, clipped, .. } = state;
         let leaves = || mean.structure.leaves().iter().enumerate();
         factors.clear();
-        factors.extend((0..examples.len()).map(|example| {
+        factors.extend((0..examples.count()).map(|example| {
             let norm = |scale: f64| {
                 let squares: f64 = leaves().map(|(i, leaf)| examples.squares(i, leaf, example, scale)).sum();
                 squares.sqrt() / scale
@@ -282,7 +282,7 @@ impl<T: GradientTransformation> PerExample<T> {
             shrink(Some(norm(1.0)).filter(|norm| norm.is_finite()).unwrap_or_else(|| norm(SMALL)), most)
         }));
         *clipped = factors.iter().filter(|factor| **factor < 1.0).count();
-        let n = examples.len() as f64;
+        let n = examples.count() as f64;
         for ((i, leaf), to) in mean.structure.leaves().iter().enumerate().zip(&mut mean.leaves) {
             sum.clear();
             sum.resize(leaf.len(), 0.0);
