@@ -35,5 +35,7 @@ if [ "${1:-}" = --each ]; then
 fi
 
 clippy -p gradchain -p gradchain-core -p gradchain-derive --lib --no-default-features
-clippy -p gradchain -p gradchain-core -p gradchain-derive --all-targets
+# The tests of core enable features of `gradchain`.
+clippy -p gradchain-core --all-targets
+clippy -p gradchain -p gradchain-derive --all-targets
 clippy --all-targets --all-features

@@ -53,8 +53,10 @@ pub mod state {
 
 /// Bounded JSON and the reading of recipes, for configs and files.
 pub mod recipe {
+    #[cfg(feature = "config")]
+    pub use crate::recipe::json::take_apart;
     #[cfg(feature = "serde")]
-    pub use crate::recipe::json::{Bounded, DEEPEST, bounded, from_text, number, refusal, take_apart};
+    pub use crate::recipe::json::{Bounded, DEEPEST, bounded, from_text, number, refusal};
     pub use crate::recipe::{Entries, OneOrMore};
     #[cfg(feature = "config")]
     pub use crate::schedule::schemas;
@@ -63,10 +65,8 @@ pub mod recipe {
 
 /// Comparison of saved data with the target, shared by states as data and by files.
 pub mod restore {
-    #[cfg(feature = "checkpoint")]
-    pub use crate::migrate::missing_heads;
     #[cfg(feature = "serde")]
-    pub use crate::migrate::{Model, Resolved};
+    pub use crate::migrate::{Model, Resolved, missing_heads};
     #[cfg(feature = "serde")]
     pub use crate::restore::{BufferSpecs, Saved, as_data, is_shared, moves};
 }

@@ -57,13 +57,10 @@ pub struct Fit<T: Stage> {
     #[doc(hidden)]
     pub sources: Vec<Source>,
     /// The saved arrays that become parameters.
-    #[cfg_attr(not(feature = "checkpoint"), expect(dead_code, reason = "only checkpoints have parameters"))]
     #[doc(hidden)]
     pub params: Vec<usize>,
-    #[cfg_attr(not(feature = "checkpoint"), expect(dead_code, reason = "checkpoints fill parameters too"))]
     #[doc(hidden)]
     pub moves: Resolved,
-    #[cfg_attr(not(feature = "checkpoint"), expect(dead_code, reason = "only checkpoints may differ"))]
     #[doc(hidden)]
     pub differed: Vec<String>,
 }

@@ -6,9 +6,7 @@ mod leaves;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::array::{Array, QuantizedArray};
-pub use self::leaves::Leaves;
-#[cfg(feature = "checkpoint")]
-pub use self::leaves::fits_in_memory;
+pub use self::leaves::{Leaves, fits_in_memory};
 use super::{ItemMut, ItemName, ItemSpec, Kind, Owner, Single, exact};
 
 /// A state with its optimizer and structure, for any format of serde: JSON, TOML, postcard.
