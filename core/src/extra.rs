@@ -9,7 +9,7 @@ use core::marker::PhantomData;
 
 use inputs::Inputs;
 
-use crate::engine::{Evaluate, GradientSink, Trial};
+use crate::engine::{Evaluate, GradientSink, Trial, deliver};
 use crate::needs::{self, Provides};
 use crate::tree::{Tree, TreeMut};
 
@@ -188,12 +188,6 @@ where
         let f = &mut self.f;
         Some(Box::new(Trial::new(Some(params.clone()), move |p: &P, to: Option<GradientSink<'_>>| deliver(f(p), to))))
     }
-}
-
-/// Returns the value, and passes the gradient on if requested.
-pub fn deliver<V: Into<f64>, G: Tree>((value, gradient): (V, G), to: Option<GradientSink<'_>>) -> crate::Result<f64> {
-    to.map_or(Ok(()), |to| to.take(&gradient))?;
-    Ok(value.into())
 }
 
 impl<P: ?Sized, F> Provides<needs::Nothing> for ValueAndGradFn<P, F> {}

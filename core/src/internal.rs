@@ -6,7 +6,9 @@ pub mod numeric {
     pub use crate::element::HalfFloat;
     pub use crate::element::{BothTypes, Rounding, TypeFamily, convert};
     pub use crate::engine::{add_rounded, clamp, dot, is_blocked};
-    pub use crate::layout::{axes_by_stride, dense_strides, elements, is_dense, matching_strides, sort_axes};
+    pub use crate::layout::{
+        Cursor, Strides, axes_by_stride, dense_strides, elements, is_dense, matching_strides, sort_axes,
+    };
     #[cfg(feature = "checkpoint")]
     pub use crate::memory::Buffer;
     #[cfg(feature = "faer")]
@@ -20,7 +22,7 @@ pub mod numeric {
     pub use crate::numeric::spectral::spectral_norm;
     pub use crate::numeric::split::{PARALLEL_THRESHOLD, Split, half, is_parallel, parallel_for_each, run_parallel};
     pub use crate::numeric::sums::{squares, sum_pairs, sum_tile};
-    pub use crate::tree::{Cursor, SMALL, Strides, is_safe, length};
+    pub use crate::tree::math::norm::{SMALL, is_safe, length};
     pub use crate::with_dtype;
 }
 
@@ -28,26 +30,28 @@ pub mod numeric {
 pub mod engine {
     pub use crate::engine::{
         Absent, Arrays, Bounds, Current, Evaluate, Examples, GradientSink, HoldsBack, InnerRuns, LeafSlice, Nested,
-        Observer, Observes, OneElementWithMemory, RuleWithMemory, Stage, Trial,
+        Observer, Observes, OneElementWithMemory, RuleWithMemory, Stage, Trial, deliver,
     };
     pub use crate::error::MismatchReport;
     pub use crate::evaluation_cache::{CachedEvaluation, EvaluationCache};
-    pub use crate::extra::deliver;
 }
 
 /// Walks that checkpoints, configs and fits share with the engine.
 pub mod state {
     pub use crate::select::pattern::Pattern;
-    pub use crate::select::subtree;
+    pub mod subtree {
+        pub use crate::select::subtree::*;
+    }
     #[cfg(feature = "serde")]
     pub use crate::state::data::{Leaves, fits_in_memory};
-    pub use crate::state::{
-        INNER, Item, ItemMut, ItemName, ItemSpec, Moves, Owner, Single, Source, assign_item, below, items, items_mut,
-        no_part, restart,
-    };
+    pub use crate::state::items::{Item, ItemMut, ItemName, Owner, Single, assign_item, items, items_mut, restart};
+    pub use crate::state::moves::{ItemSpec, Moves, Source, below, no_part};
+    pub use crate::state::verb::INNER;
+    pub use crate::tree::buffers::buffers_of;
     pub use crate::tree::constraint::{ConstrainedLeaf, Constraint, Part, index, shown};
+    pub use crate::tree::leaf::PartOf;
+    pub use crate::tree::math::fingerprint::fingerprint;
     pub use crate::tree::row_major::{ROW_MAJOR_CHUNK, leaves, leaves_mut, read, rewrite};
-    pub use crate::tree::{PartOf, buffers_of, fingerprint};
     pub use crate::{memory, state_fields};
 }
 
@@ -57,9 +61,9 @@ pub mod recipe {
     pub use crate::recipe::json::take_apart;
     #[cfg(feature = "serde")]
     pub use crate::recipe::json::{Bounded, DEEPEST, bounded, from_text, number, refusal};
-    pub use crate::recipe::{Entries, OneOrMore};
+    pub use crate::recipe::values::{Entries, OneOrMore};
     #[cfg(feature = "config")]
-    pub use crate::schedule::schemas;
+    pub use crate::schedule::recipe::schemas;
     pub use crate::{each_kind, words};
 }
 

@@ -83,7 +83,7 @@ pub(crate) use lint::refuse_mistakes;
 pub(crate) use messages::Layout;
 pub use nested::{Arrays, Nested};
 
-pub use objective::{Current, Evaluate, GradientSink, Trial};
+pub use objective::{Current, Evaluate, GradientSink, Trial, deliver};
 pub(crate) use objective::{EvaluateLoss, Objective};
 pub(crate) use pass::{Pass, run_own_loops};
 pub use pass_structure::{PassRange, PassStructure, StageOffset};

@@ -53,6 +53,12 @@ impl GradientSink<'_> {
     }
 }
 
+/// Returns the value, and passes the gradient on if requested.
+pub fn deliver<V: Into<f64>, G: Tree>((value, gradient): (V, G), to: Option<GradientSink<'_>>) -> Result<f64> {
+    to.map_or(Ok(()), |to| to.take(&gradient))?;
+    Ok(value.into())
+}
+
 /// A function of the parameters and the copy that it is called with.
 pub struct Trial<P, F> {
     point: Option<P>,

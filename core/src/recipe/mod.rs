@@ -10,12 +10,12 @@ mod error;
 #[cfg(feature = "serde")]
 pub(crate) mod json;
 mod read;
-mod values;
+pub(crate) mod values;
 
 pub use error::{ConfigError, Result};
 pub use read::{Builder, Fields, Fixed, FromRecipe, Node, Required, Setting, Show};
+pub(crate) use values::Entries;
 pub(crate) use values::words;
-pub use values::{Entries, OneOrMore};
 
 use crate::element::DType;
 

@@ -54,7 +54,7 @@ mod onecycle;
 mod piecewise;
 mod polynomial;
 mod product;
-mod recipe;
+pub(crate) mod recipe;
 mod rex;
 mod several;
 mod sgdr;
@@ -78,8 +78,6 @@ pub use piecewise::{
 };
 pub use polynomial::{Linear, Polynomial, linear, polynomial};
 pub use product::{Product, product};
-#[cfg(feature = "config")]
-pub use recipe::schemas;
 pub use rex::{Rex, rex};
 pub use several::Several;
 pub use sgdr::{Sgdr, sgdr};

@@ -31,7 +31,7 @@ mod function;
 mod labels;
 mod mask;
 pub(crate) mod pattern;
-pub mod subtree;
+pub(crate) mod subtree;
 
 pub use labels::Labels;
 pub use mask::Mask;

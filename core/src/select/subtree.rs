@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::error::{Error, Result};
 use crate::tree::Structure;
-pub use crate::tree::holds;
+pub use crate::tree::structure::holds;
 
 /// Returns each leaf's entry. Every entry has a leaf, no leaf has two, and if `complete` each has one.
 pub fn assign(entries: &[&str], structure: &Structure, complete: bool, what: &str) -> Result<Vec<Option<usize>>> {

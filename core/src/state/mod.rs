@@ -22,18 +22,18 @@ pub(crate) mod data;
 mod evaluate;
 #[cfg(feature = "serde")]
 pub(crate) mod exact;
-mod items;
+pub(crate) mod items;
 mod kinds;
 mod layout;
 mod levels;
 mod moments;
-mod moves;
+pub(crate) mod moves;
 mod proposals;
 mod readings;
 mod schema;
 #[cfg(feature = "tracing")]
 mod trace;
-mod verb;
+pub(crate) mod verb;
 mod walk;
 
 pub(crate) use average::mean_of_singles;
@@ -44,17 +44,17 @@ pub use data::StateData;
 pub use evaluate::{EvaluateAs, Evaluation};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::State;
-pub use items::{Item, ItemMut, ItemName, Owner, Single, assign_item, items, items_mut, restart};
+pub(crate) use items::{Item, ItemMut, ItemName, Owner, Single, assign_item, items, items_mut, restart};
 pub use kinds::{Count, Flag, PerLeaf, PerLeafKind, RandomKey, Scalar};
 pub(crate) use layout::Layout;
 pub(crate) use levels::Levels;
 pub use moments::Moments;
-pub use moves::{ItemSpec, Moves, Source, below, no_part};
+pub(crate) use moves::{ItemSpec, Moves, Source, below, no_part};
 pub(crate) use moves::{Parts, counts_by_leaf, sources};
 pub(crate) use readings::{ArgumentValues, Reader};
 pub use readings::{Reading, Readings};
 pub use schema::{Kind, Schema, SchemaEntry, SizeReport, same_bits};
-pub use verb::INNER;
+pub(crate) use verb::INNER;
 pub(crate) use verb::Verb;
 pub use walk::{Entry, EntryMut, StateWalk, StateWalkMut};
 pub(crate) use walk::{FactKind, SHARES};

@@ -3,8 +3,8 @@
 mod average;
 mod buffers;
 mod combine;
-mod fingerprint;
-mod norm;
+pub(crate) mod fingerprint;
+pub(crate) mod norm;
 mod per_example;
 pub(crate) mod row_major;
 mod vdot;
@@ -16,9 +16,8 @@ pub(crate) use buffers::{bytes_of, mean_of_buffer, write_buffers};
 pub use combine::{
     incremental_update, periodic_update, tree_add_scaled, tree_assign, tree_fill, tree_map, tree_scale, tree_zeros_like,
 };
-pub use fingerprint::fingerprint;
 pub use norm::{Norm, tree_norm, tree_sum};
-pub use norm::{SMALL, is_safe, length};
+pub(crate) use norm::{SMALL, is_safe, length};
 pub use per_example::{per_example_global_norm_clip, per_example_layer_norm_clip};
 pub(crate) use vdot::same_shapes;
 pub use vdot::tree_vdot;

@@ -27,48 +27,47 @@
 //! Paths nest with `/`. A tree that is one bare array has the single path `""`.
 
 mod arrays;
-mod buffers;
+pub(crate) mod buffers;
 mod bytes;
 pub(crate) mod constraint;
 mod containers;
 mod dynamic;
-mod leaf;
-mod math;
+pub(crate) mod leaf;
+pub(crate) mod math;
 mod pages;
 mod rows;
 mod sharing;
 mod slices;
-mod structure;
+pub(crate) mod structure;
 mod tied;
 mod walk;
 
 pub use arrays::{ArrayData, ArrayElement};
-pub use buffers::buffers_of;
+pub(crate) use buffers::buffers_of;
 pub use buffers::{Buffer, BufferElement};
 pub use dynamic::{DynElement, DynTree};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::Tree;
 pub(crate) use leaf::LeafParts;
-pub use leaf::PartOf;
+pub(crate) use leaf::PartOf;
 pub use leaf::{LeafMut, LeafRef};
 pub use math::{
     BufferPolicy, Norm, apply_updates, average_params, average_params_with, for_each_leaf, incremental_update,
     per_example_global_norm_clip, per_example_layer_norm_clip, periodic_update, tree_add_scaled, tree_assign,
     tree_fill, tree_map, tree_norm, tree_scale, tree_sum, tree_vdot, tree_zeros_like,
 };
-pub use math::{SMALL, fingerprint, is_safe, length};
+pub(crate) use math::{SMALL, is_safe, length};
 pub(crate) use math::{add_update, bytes_of, mean_of_buffer, row_major, shares, weighted_mean, write_buffers};
 pub use pages::huge_pages;
 pub use rows::{RowIndices, SparseRows};
 pub(crate) use sharing::refuse_shared;
 pub use slices::{Slices, SlicesMut};
 pub use structure::Structure;
-pub use structure::holds;
 pub use tied::{Tied, TiedGradients};
 pub use walk::{Walk, WalkMut};
 
 pub use crate::layout::{BufferSpec, Difference, Layout, LeafSpec};
-pub use crate::layout::{Cursor, Strides, dense_strides, is_dense};
+pub(crate) use crate::layout::{Cursor, dense_strides, is_dense};
 pub(crate) use crate::layout::{Run, Strided};
 
 /// A type with float leaves to read, in a fixed order, under stable paths; gradients, for example.
