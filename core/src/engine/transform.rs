@@ -60,9 +60,7 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
     ///
     /// If one is out of its range.
     fn validate(&self) -> Result<()> {
-        let mut checked = Vec::new();
-        self.members(&mut |member| checked.push(member.validate()));
-        Error::all(checked)
+        Error::all(of_members(&|visit| self.members(visit), Transform::validate))
     }
 
     /// Visits the arguments, without those of members.
@@ -72,25 +70,34 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the structure of the transformation, with the effect of each part on updates.
     fn summary(&self) -> Summary {
-        let mut outlines = Vec::new();
-        self.members(&mut |member| outlines.push(member.summary()));
-        Summary::Chain(outlines)
+        Summary::Chain(of_members(&|visit| self.members(visit), Transform::summary))
     }
 
     /// Returns the construction of the transformation as data.
     fn recipe(&self) -> Recipe {
-        let mut recipes = Vec::new();
-        self.members(&mut |member| recipes.push(member.recipe()));
-        Recipe::Map(vec![("chain".into(), Recipe::List(recipes))])
+        chain_recipe(of_members(&|visit| self.members(visit), Transform::recipe))
     }
 
     /// Describes the transformation in one line, for messages and [`Plan`](super::Plan).
     fn describe(&self) -> String {
-        let mut parts = Vec::new();
-        self.members(&mut |member| parts.push(member.describe()));
-        parts.retain(|part| *part != EMPTY);
-        format!("chain({})", parts.join(", "))
+        chain_description(of_members(&|visit| self.members(visit), Transform::describe))
     }
+}
+
+/// Returns `get` of each member. It is compiled once for all transformations, as the next two functions are.
+fn of_members<T>(members: &dyn Fn(&mut dyn FnMut(&dyn Transform)), get: fn(&dyn Transform) -> T) -> Vec<T> {
+    let mut all = Vec::new();
+    members(&mut |member| all.push(get(member)));
+    all
+}
+
+fn chain_recipe(members: Vec<Recipe>) -> Recipe {
+    Recipe::Map(vec![("chain".into(), Recipe::List(members))])
+}
+
+fn chain_description(mut members: Vec<String>) -> String {
+    members.retain(|member| *member != EMPTY);
+    format!("chain({})", members.join(", "))
 }
 
 /// The description of a chain without members. Outer chains omit it; `sgd` without momentum has one.
