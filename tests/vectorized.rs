@@ -68,7 +68,7 @@ fn build() -> Built {
         let of_build = files.iter().filter(|(file, _)| build(file) == build(last));
         of_build.map(|(_, file)| std::fs::read_to_string(file.path()).expect("it is text")).collect::<String>()
     };
-    let assembly = newest("gradchain-") + &newest("core_loops-");
+    let assembly = ["gradchain_core-", "gradchain-", "core_loops-"].map(newest).concat();
     Built {
         program: folder.join("target/release/core_loops").with_extension(std::env::consts::EXE_EXTENSION),
         assembly,
