@@ -92,19 +92,27 @@ macro_rules! elements {
         }
         impl Tree for $T {
             fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
-                LeafRef::over(slice::from_ref(self), &[], &[]).into_iter().for_each(|leaf| walk.leaf(leaf));
+                if let Some(leaf) = LeafRef::over(slice::from_ref(self), &[], &[]) {
+                    walk.leaf(leaf);
+                }
             }
             fn walk_slice<'a>(slice: &'a [$T], walk: &mut Walk<'a, '_>) {
-                LeafRef::over(slice, &[slice.len()], &[1]).into_iter().for_each(|leaf| walk.leaf(leaf));
+                if let Some(leaf) = LeafRef::over(slice, &[slice.len()], &[1]) {
+                    walk.leaf(leaf);
+                }
             }
         }
         impl TreeMut for $T {
             fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
-                LeafMut::over(slice::from_mut(self), &[], &[]).into_iter().for_each(|leaf| walk.leaf(leaf));
+                if let Some(leaf) = LeafMut::over(slice::from_mut(self), &[], &[]) {
+                    walk.leaf(leaf);
+                }
             }
             fn walk_slice_mut<'a>(slice: &'a mut [$T], walk: &mut WalkMut<'a, '_>) {
                 let len = slice.len();
-                LeafMut::over(slice, &[len], &[1]).into_iter().for_each(|leaf| walk.leaf(leaf));
+                if let Some(leaf) = LeafMut::over(slice, &[len], &[1]) {
+                    walk.leaf(leaf);
+                }
             }
         }
     )*};
