@@ -84,8 +84,11 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
     }
 }
 
+/// Calls a function with each member.
+type ForEachMember<'a> = &'a dyn Fn(&mut dyn FnMut(&dyn Transform));
+
 /// Returns `get` of each member. It is compiled once for all transformations, as the next two functions are.
-fn of_members<T>(members: &dyn Fn(&mut dyn FnMut(&dyn Transform)), get: fn(&dyn Transform) -> T) -> Vec<T> {
+fn of_members<T>(members: ForEachMember<'_>, get: fn(&dyn Transform) -> T) -> Vec<T> {
     let mut all = Vec::new();
     members(&mut |member| all.push(get(member)));
     all
