@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release --example fit_lbfgs
-//! cargo run --release --features plot --example fit_lbfgs -- FILE      plots the convergence
+//! cargo run --release --features minimize,plot --example fit_lbfgs -- FILE      plots the convergence
 //! ```
 //!
 //! The data is the example of R's `glm`, after Dobson, An introduction to generalized linear models, 1990, page 93:

@@ -30,8 +30,8 @@
 //! * [Watching a run](watching)
 #![cfg_attr(feature = "config", doc = " * [Optimizers as data](configs)")]
 //! * [Extra arguments](extra)
-//! * [Projections: parameters restricted to a set](projections)
-//! * [Constraints: raw and constrained parameters](constraints)
+#![cfg_attr(feature = "constraint", doc = " * [Projections: parameters restricted to a set](projections)")]
+#![cfg_attr(feature = "constraint", doc = " * [Constraints: raw and constrained parameters](constraints)")]
 //! * [Several processes](many_machines)
 //! * [Costs at scale](scale_on_paper)
 //! * [On a device](https://docs.rs/gradchain-gpu/latest/gradchain_gpu/_guide/index.html)
@@ -52,8 +52,8 @@
 //!
 //! ## Fitting
 //!
-//! * [Fitting a statistics model with L-BFGS](statistics)
-//! * [Least squares: fit a curve to data](least_squares)
+#![cfg_attr(feature = "minimize", doc = " * [Fitting a statistics model with L-BFGS](statistics)")]
+#![cfg_attr(feature = "minimize", doc = " * [Least squares: fit a curve to data](least_squares)")]
 //!
 //! ## Parts of your own
 //!
@@ -104,8 +104,6 @@ pages! {
     sparse: "../docs/sparse.md",;
     watching: "../docs/watching.md",;
     extra: "../docs/extra.md",;
-    projections: "../docs/projections.md",;
-    constraints: "../docs/constraints.md",;
     many_machines: "../docs/many-machines.md",;
     scale_on_paper: "../docs/scale-on-paper.md",;
     wrappers: "../docs/wrappers.md",;
@@ -119,8 +117,6 @@ pages! {
     curvature: "../docs/curvature.md",;
     noise: "../docs/noise.md",;
     beyond_optax: "../docs/beyond-optax.md",;
-    statistics: "../docs/statistics.md",;
-    least_squares: "../docs/least-squares.md",;
     own_rule: "../docs/own-rule.md",;
     own_two_pass: "../docs/own-two-pass.md",;
     own_wrapper: "../docs/own-wrapper.md",;
@@ -138,6 +134,18 @@ pages! {
 #[cfg(feature = "config")]
 pages! {
     configs: "../docs/configs.md",;
+}
+
+#[cfg(feature = "constraint")]
+pages! {
+    projections: "../docs/projections.md",;
+    constraints: "../docs/constraints.md",;
+}
+
+#[cfg(feature = "minimize")]
+pages! {
+    statistics: "../docs/statistics.md",;
+    least_squares: "../docs/least-squares.md",;
 }
 
 /// Pages whose code is tested, and that are read elsewhere.

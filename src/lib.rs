@@ -63,8 +63,8 @@
 //! | [`state`] | typed state: counts, flags, numbers, arrays; schemas and averages |
 //! | [`tree`] | leaves, paths, arithmetic on trees |
 //! | [`select`] | masks and labels by path, shape and dtype |
-//! | [`constraint`], [`projection`] | parameters constrained to a set |
-//! | [`minimize`] | fitting by L-BFGS until convergence, bounds, standard errors, checks of gradients |
+//! | [`constraint`](https://docs.rs/gradchain/latest/gradchain/constraint/index.html), [`projection`](https://docs.rs/gradchain/latest/gradchain/projection/index.html) | parameters constrained to a set; the feature `constraint` |
+//! | [`minimize`](https://docs.rs/gradchain/latest/gradchain/minimize/index.html) | fitting by L-BFGS until convergence, bounds, standard errors, checks of gradients; a feature |
 //! | [`needs`], [`extra`] | losses and other inputs of a step |
 //! | [`part`](mod@part), [`range`](mod@range), [`arguments`], [`program`] | custom transformations |
 //! | [`recipe`], [`config`](https://docs.rs/gradchain/latest/gradchain/config/index.html) | optimizers as data; `config` is a feature |
@@ -73,8 +73,8 @@
 //! | [`collective`] | process groups that train together |
 //! | [`device`] | states and steps on devices, for adapters of frameworks |
 //!
-//! Features: `half` (f16 and bf16), `rayon` (threads), `serde`, `faer` (`soap`, `shampoo`, `galore`), `config`,
-//! `checkpoint`, `tracing`, `plot`; and `derive`, on by default.
+//! Features: `half` (f16 and bf16), `rayon` (threads), `serde`, `constraint`, `minimize` (L-BFGS, line searches), `faer`
+//! (`soap`, `shampoo`, `galore`), `config`, `checkpoint`, `tracing`, `plot`; and `derive`, on by default.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The derive macros name this crate `::gradchain`, here as elsewhere.
@@ -94,10 +94,16 @@ pub mod checkpoint;
 #[cfg(feature = "config")]
 #[cfg_attr(docsrs, doc(cfg(feature = "config")))]
 pub mod config;
+#[cfg(feature = "constraint")]
+#[cfg_attr(docsrs, doc(cfg(feature = "constraint")))]
 pub mod constraint;
 mod functions;
+#[cfg(feature = "minimize")]
+#[cfg_attr(docsrs, doc(cfg(feature = "minimize")))]
 pub mod minimize;
 pub mod optimizer;
+#[cfg(feature = "constraint")]
+#[cfg_attr(docsrs, doc(cfg(feature = "constraint")))]
 pub mod projection;
 pub mod transform;
 pub mod watch;
@@ -119,6 +125,8 @@ pub use gradchain_core::{
     detected_simd_level, device, extra, force_simd_level, ndarray, needs, part, program, range, recipe, schedule,
     select, state, tree, wrapper,
 };
+#[cfg(feature = "minimize")]
+#[cfg_attr(docsrs, doc(cfg(feature = "minimize")))]
 pub use minimize::Minimize;
 pub use wrapper::Boxed;
 
@@ -128,6 +136,8 @@ pub use wrapper::Boxed;
 /// another usual meaning. All other items are in the module of their subject.
 pub mod prelude {
     pub use crate::functions::*;
+    #[cfg(feature = "minimize")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "minimize")))]
     pub use crate::minimize::Minimize;
     pub use crate::needs::Nothing;
     pub use crate::schedule::{

@@ -51,6 +51,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Refuses an argument of Optax without an equivalent, unless it is off.
+    #[cfg(feature = "minimize")]
     pub(super) fn off(&self, name: &str) -> Result<()> {
         match self.get(name) {
             Some(node) if !matches!(node.read(), Ok(false)) => Err(node.wrong("null or false")),

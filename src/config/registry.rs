@@ -98,6 +98,7 @@ impl Constructor {
         self
     }
 
+    #[cfg(feature = "constraint")]
     pub(super) fn schema_keys(&mut self, schema_keys: &'static [&'static str]) {
         self.schema_keys = schema_keys;
     }
@@ -169,16 +170,14 @@ pub(super) const PER_EXAMPLE: &[&str] = &["differentially_private_aggregate", "d
 const RELOCATED: &[(&str, &str)] = &[
     ("measure_with_ema", "one of the `measures` of a `monitor`"),
     ("skip_large_updates", "a `should_skip_update_fn` of `multi_steps`"),
-    ("galore", DECOMPOSED),
-    ("shampoo", DECOMPOSED),
-    ("soap", DECOMPOSED),
-    ("scale_by_galore", DECOMPOSED),
-    ("scale_by_shampoo", DECOMPOSED),
-    ("scale_by_soap", DECOMPOSED),
 ];
 
-/// The message for transformations with matrix decompositions.
-const DECOMPOSED: &str = "available with the feature `faer` of gradchain";
+/// Names of transformations behind a feature of gradchain.
+const GATED: &[(&str, &[&str])] = &[
+    ("constraint", &["project"]),
+    ("faer", &["galore", "scale_by_galore", "scale_by_shampoo", "scale_by_soap", "shampoo", "soap"]),
+    ("minimize", &["lbfgs", "scale_by_backtracking_linesearch", "scale_by_lbfgs", "scale_by_zoom_linesearch"]),
+];
 
 impl core::fmt::Debug for Registry {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -349,6 +348,9 @@ impl Registry {
         };
         if PER_EXAMPLE.contains(&name) {
             return relocated("for per-example gradients and comes first: see `build_per_example`");
+        }
+        if let Some((feature, _)) = GATED.iter().find(|(_, names)| names.contains(&name)) {
+            return relocated(&format!("available with the feature `{feature}` of gradchain"));
         }
         match RELOCATED.iter().find(|(known, _)| *known == name) {
             Some((_, place)) => relocated(place),

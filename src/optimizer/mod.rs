@@ -24,6 +24,9 @@ pub use parameter_free::*;
 pub use sign::*;
 
 // By name: with a glob the compiler would not name the missing feature.
+#[cfg(feature = "minimize")]
+#[cfg_attr(docsrs, doc(cfg(feature = "minimize")))]
+pub use curvature::lbfgs::{Lbfgs, lbfgs};
 #[cfg(feature = "faer")]
 #[cfg_attr(docsrs, doc(cfg(feature = "faer")))]
 pub use matrix::decomposed::{Galore, Shampoo, Soap, galore, shampoo, soap};

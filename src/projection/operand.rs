@@ -49,6 +49,7 @@ impl Operand {
 
 impl Operand {
     /// Returns a leaf's values in row-major order, without schedules; NaN for missing ones.
+    #[cfg(feature = "minimize")]
     pub(crate) fn of_leaf(&self, leaf: &LeafSpec) -> Vec<f64> {
         let values = match self {
             Operand::Number(_) => Values::One(self.fixed().unwrap_or(f64::NAN)),

@@ -58,9 +58,27 @@ pub use sign::*;
 pub use watching::*;
 
 // In alphabetical order, as in `optimizer`.
+#[cfg(feature = "minimize")]
+#[cfg_attr(docsrs, doc(cfg(feature = "minimize")))]
+pub use curvature::scale_by_lbfgs::{ScaleByLbfgs, ScaleByLbfgsState, scale_by_lbfgs};
+#[cfg(feature = "minimize")]
+#[cfg_attr(docsrs, doc(cfg(feature = "minimize")))]
+pub use loss::{
+    scale_by_backtracking_linesearch::{
+        BacktrackingLinesearchInfo, ScaleByBacktrackingLinesearch, ScaleByBacktrackingLinesearchState,
+        scale_by_backtracking_linesearch,
+    },
+    scale_by_zoom_linesearch::{
+        InitialGuess, Interpolation, ScaleByZoomLinesearch, ScaleByZoomLinesearchState, ZoomLinesearchInfo,
+        scale_by_zoom_linesearch,
+    },
+};
 #[cfg(feature = "faer")]
 #[cfg_attr(docsrs, doc(cfg(feature = "faer")))]
 pub use matrix::decomposed::{
     ScaleByGalore, ScaleByGaloreState, ScaleByShampoo, ScaleByShampooState, ScaleBySoap, ScaleBySoapState,
     scale_by_galore, scale_by_shampoo, scale_by_soap,
 };
+#[cfg(feature = "constraint")]
+#[cfg_attr(docsrs, doc(cfg(feature = "constraint")))]
+pub use projection::project::project;

@@ -14,8 +14,8 @@ use crate::state::{StateWalk, StateWalkMut};
 /// * arrays with an explicit dtype, as by [`mu_dtype`](crate::transform::ScaleByAdam::mu_dtype);
 /// * the state of `f64` leaves, of leaves below [`min_elements`](Quantized::min_elements) and of those in
 ///   [`except`](Quantized::except);
-/// * the memory of parts that see whole leaves, such as `soap`, `shampoo`, [`lbfgs`](crate::lbfgs()), but for the means
-///   of [`muon`](crate::muon()) and [`adam_mini`](crate::optimizer::adam_mini()).
+/// * the memory of parts that see whole leaves, such as `soap`, `shampoo`, `lbfgs`, but for the means of
+///   [`muon`](crate::muon()) and [`adam_mini`](crate::optimizer::adam_mini()).
 ///
 /// [`schema`](crate::OptState::schema) shows the dtype of each array.
 ///

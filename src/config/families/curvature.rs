@@ -3,26 +3,13 @@
 use crate::arguments::required;
 use crate::config::boxed_members::boxed_members;
 use crate::config::fields::Fields;
-use crate::config::registry::{Member, Registry, Unconfigured, placeholder};
+use crate::config::registry::{Member, Registry, Unconfigured};
 use crate::optimizer::*;
 use crate::recipe::Result;
 use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
-    r.part(|| hutchinson_estimator_diag_hessian(0)).part(scale_by_lbfgs);
-    // Missing: the default line search; `null`: none. Without a learning rate the direction is the step.
-    r.constructor("lbfgs", |given| {
-        Ok(match given.get("linesearch") {
-            Some(search) => {
-                let mut other = placeholder();
-                search.build_into(&mut other)?;
-                boxed_members(lbfgs().linesearch(other))
-            }
-            None if given.has("linesearch") => boxed_members(lbfgs().without_linesearch()),
-            None => boxed_members(lbfgs()),
-        })
-    })
-    .reads(&["linesearch"]);
+    r.part(|| hutchinson_estimator_diag_hessian(0));
     r.constructor("scale_by_sophia", |given| {
         let scaled = scale_by_sophia(diagonal(given)?);
         let clips = given.get("clip_threshold").is_some() || !given.has("clip_threshold");

@@ -7,6 +7,8 @@ mod curvature;
 mod elementwise;
 mod loss;
 mod matrix;
+#[cfg(feature = "minimize")]
+mod minimize;
 pub(super) mod noise;
 mod norms;
 mod parameter_free;
@@ -39,6 +41,8 @@ impl Registry {
             elementwise::register,
             loss::register,
             matrix::register,
+            #[cfg(feature = "minimize")]
+            minimize::register,
             noise::register,
             norms::register,
             parameter_free::register,

@@ -1,7 +1,7 @@
 //! Curvature: differences of gradients, or an estimate of the Hessian's diagonal.
 
-mod lbfgs;
+#[cfg(feature = "minimize")]
+pub(super) mod lbfgs;
 mod sophia;
 
-pub use lbfgs::{Lbfgs, lbfgs};
 pub use sophia::{Sophia, sophia};

@@ -1,6 +1,6 @@
 //! Brackets an interval with a point that satisfies the strong Wolfe conditions, and narrows it down.
 
-use super::super::Interpolation;
+use super::super::scale_by_zoom_linesearch::Interpolation;
 use super::{Line, Point, guess_or_one, positive_part};
 
 #[derive(Clone, Copy, Debug)]
