@@ -1,9 +1,10 @@
 //! Times a rank of many in a sharded step of AdamW, against one process, and against copying its messages.
 //!
-//! `cargo bench --bench ranks [-- ELEMENTS]` prints a line for each number of ranks, up to 4096. One rank is real; all
-//! others mirror it and send the same messages, which it handles as in a group of that size; they and their bytes are
-//! counted. Messages take only the time to copy the arriving bytes, as from a network without latency. Work is the step
-//! without these copies, which a network or a library would make. All ways take turns; ratios are medians of ratios.
+//! `cargo bench --bench ranks --features collective [-- ELEMENTS]` prints a line for each number of ranks, up to 4096.
+//! One rank is real; all others mirror it and send the same messages, which it handles as in a group of that size; they
+//! and their bytes are counted. Messages take only the time to copy the arriving bytes, as from a network without
+//! latency. Work is the step without these copies, which a network or a library would make. All ways take turns; ratios
+//! are medians of ratios.
 //! The last ratio excludes the rank's share of AdamW: it covers messages, and adding updates to parameters.
 #![allow(missing_docs, reason = "a program")]
 

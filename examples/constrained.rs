@@ -1,7 +1,7 @@
 //! Fits a probability constrained to the interval from 0 to 1, in three ways.
 //!
 //! ```text
-//! cargo run --release --example constrained
+//! cargo run --release --features constraint --example constrained
 //! ```
 //!
 //! One of 1000 trials succeeded. The likelihood has its maximum at 1/1000 and poles at 0 and 1.

@@ -1,7 +1,7 @@
 //! Fits a Poisson regression in `f64` with L-BFGS, to machine precision, with standard errors.
 //!
 //! ```text
-//! cargo run --release --example fit_lbfgs
+//! cargo run --release --features minimize --example fit_lbfgs
 //! cargo run --release --features minimize,plot --example fit_lbfgs -- FILE      plots the convergence
 //! ```
 //!

@@ -32,7 +32,7 @@
 //! * [Extra arguments](extra)
 #![cfg_attr(feature = "constraint", doc = " * [Projections: parameters restricted to a set](projections)")]
 #![cfg_attr(feature = "constraint", doc = " * [Constraints: raw and constrained parameters](constraints)")]
-//! * [Several processes](many_machines)
+#![cfg_attr(feature = "collective", doc = " * [Several processes](many_machines)")]
 //! * [Costs at scale](scale_on_paper)
 //! * [On a device](https://docs.rs/gradchain-gpu/latest/gradchain_gpu/_guide/index.html)
 //!
@@ -104,7 +104,6 @@ pages! {
     sparse: "../docs/sparse.md",;
     watching: "../docs/watching.md",;
     extra: "../docs/extra.md",;
-    many_machines: "../docs/many-machines.md",;
     scale_on_paper: "../docs/scale-on-paper.md",;
     wrappers: "../docs/wrappers.md",;
     elementwise: "../docs/elementwise.md",;
@@ -129,6 +128,11 @@ pages! {
     conformance: "../docs/conformance.md",;
     architecture: "../docs/architecture.md",;
     debug_builds: "../docs/debug-builds.md",;
+}
+
+#[cfg(feature = "collective")]
+pages! {
+    many_machines: "../docs/many-machines.md",;
 }
 
 #[cfg(feature = "config")]

@@ -70,11 +70,12 @@
 //! | [`recipe`], [`config`](https://docs.rs/gradchain/latest/gradchain/config/index.html) | optimizers as data; `config` is a feature |
 //! | [`checkpoint`](https://docs.rs/gradchain/latest/gradchain/checkpoint/index.html) | state and parameters in files; a feature |
 //! | [`watch`], [`plot`](https://docs.rs/gradchain/latest/gradchain/plot/index.html) | readings of a run, as JSON and as pictures; `plot` is a feature |
-//! | [`collective`] | process groups that train together |
+//! | [`collective`](https://docs.rs/gradchain/latest/gradchain/collective/index.html) | process groups that train together; a feature |
 //! | [`device`] | states and steps on devices, for adapters of frameworks |
 //!
-//! Features: `half` (f16 and bf16), `rayon` (threads), `serde`, `constraint`, `minimize` (L-BFGS, line searches), `faer`
-//! (`soap`, `shampoo`, `galore`), `config`, `checkpoint`, `tracing`, `plot`; and `derive`, on by default.
+//! Features: `half` (f16 and bf16), `rayon` (threads), `serde`, `collective` (processes), `constraint`, `minimize`
+//! (L-BFGS, line searches), `faer` (`soap`, `shampoo`, `galore`), `config`, `checkpoint`, `tracing`, `plot`; and
+//! `derive`, on by default.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The derive macros name this crate `::gradchain`, here as elsewhere.
@@ -112,6 +113,9 @@ pub mod wrapper;
 pub use functions::*;
 #[cfg(feature = "derive")]
 pub use gradchain_core::State;
+#[cfg(feature = "collective")]
+#[cfg_attr(docsrs, doc(cfg(feature = "collective")))]
+pub use gradchain_core::collective;
 #[cfg(feature = "half")]
 #[cfg_attr(docsrs, doc(cfg(feature = "half")))]
 pub use gradchain_core::half;
@@ -121,7 +125,7 @@ use gradchain_core::internal;
 pub use gradchain_core::plot;
 pub use gradchain_core::{
     DType, Element, Error, EvalParams, GradientTransformation, Labels, Mask, Migration, OptState, Outcome, PassPlan,
-    Plan, Real, Result, SimdLevel, Tree, TreeMut, Updates, Warning, WarningKind, apply_updates, arguments, collective,
+    Plan, Real, Result, SimdLevel, Tree, TreeMut, Updates, Warning, WarningKind, apply_updates, arguments,
     detected_simd_level, device, extra, force_simd_level, ndarray, needs, part, program, range, recipe, schedule,
     select, state, tree, wrapper,
 };

@@ -201,7 +201,7 @@ impl Error {
 
     /// Returns an error for a failed collective operation: a rank is gone, late, or calls another operation.
     ///
-    /// It is for custom [`Collective`](crate::collective::Collective)s; `rank` is the rank that noticed.
+    /// It is for custom [`Collective`]s; `rank` is the rank that noticed.
     ///
     /// ```
     /// use gradchain::Error;
@@ -209,6 +209,8 @@ impl Error {
     /// assert!(error.is_collective());
     /// assert_eq!(error.to_string(), "rank 2: rank 0 did not arrive within 30 s");
     /// ```
+    ///
+    /// [`Collective`]: https://docs.rs/gradchain/latest/gradchain/collective/trait.Collective.html
     pub fn collective(rank: usize, problem: impl Into<String>) -> Error {
         Error(Box::new(Kind::Collective { rank, problem: problem.into() }))
     }
@@ -320,7 +322,7 @@ impl Error {
         self.is(|kind| matches!(kind, Kind::Unrecordable { .. }))
     }
 
-    /// Returns whether a [process group](crate::collective) has lost a rank, or its ranks disagree.
+    /// Returns whether a [process group](https://docs.rs/gradchain/latest/gradchain/collective/index.html) has lost a rank, or its ranks disagree.
     ///
     /// The group cannot recover: the process should exit, and resume from its last checkpoint.
     pub fn is_collective(&self) -> bool {

@@ -1,10 +1,13 @@
 //! The engine of `gradchain`, without its catalogue of transformations.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(not(feature = "collective"), allow(dead_code, unused_imports, reason = "ranks that share a step use it"))]
 
 // The derive macros name the crate `::gradchain`.
 extern crate self as gradchain;
 
 pub mod arguments;
+#[cfg(feature = "collective")]
+#[cfg_attr(docsrs, doc(cfg(feature = "collective")))]
 pub mod collective;
 pub mod device;
 mod element;

@@ -1,7 +1,7 @@
 //! Trains one network on several workers that communicate once in many steps: DiLoCo.
 //!
 //! ```text
-//! cargo run --release --example diloco
+//! cargo run --release --features collective --example diloco
 //! ```
 //!
 //! Each worker has its own images, a copy of the network, and AdamW. For `H` steps it trains alone. Then the workers

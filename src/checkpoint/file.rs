@@ -31,13 +31,14 @@ pub struct Checkpoint {
 impl Checkpoint {
     /// Opens a file and reads its header. Loading reads the tensors in chunks.
     ///
-    /// One file stays open while the checkpoint exists. Files that [several ranks](super::Save::to_shards) have written
-    /// are read leaf by leaf, and each is open only during a read, so that their number may exceed the process limit of
-    /// open files.
+    /// One file stays open while the checkpoint exists. Files that [several ranks] have written are read leaf by leaf,
+    /// and each is open only during a read, so that their number may exceed the process limit of open files.
     ///
     /// # Errors
     ///
     /// Fails if the file cannot be read, is truncated or longer than it declares, or its header is damaged.
+    ///
+    /// [several ranks]: https://docs.rs/gradchain/latest/gradchain/checkpoint/struct.Save.html#method.to_shards
     pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {
         if let Some(shards) = ShardList::of(path.as_ref())? {
             return shards.open();

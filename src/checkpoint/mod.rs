@@ -42,9 +42,12 @@
 //!
 //! # Distributed training
 //!
-//! [`Save::to_shards`] saves a [`sharded`](crate::wrapper::sharded()) optimizer. Each rank writes a file, and a list
-//! names them. The list is opened like any other file: on as many ranks, on another number of ranks, or in one process
-//! without the wrapper.
+//! With the feature `collective`, [`Save::to_shards`] saves a [`sharded`] optimizer. Each rank writes a file, and a
+//! list names them. The list is opened like any other file: on as many ranks, on another number of ranks, or in one
+//! process without the wrapper.
+//!
+//! [`Save::to_shards`]: https://docs.rs/gradchain/latest/gradchain/checkpoint/struct.Save.html#method.to_shards
+//! [`sharded`]: https://docs.rs/gradchain/latest/gradchain/wrapper/fn.sharded.html
 //!
 //! # Loading
 //!

@@ -1,5 +1,8 @@
 //! A folder of checkpoints: the last few, the best few, and the last valid one.
 
+#[cfg(feature = "collective")]
+mod shards;
+
 use core::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,11 +13,8 @@ use std::time::SystemTime;
 
 use super::file::Checkpoint;
 use super::models::Saves;
-use super::save::{Save, TEMPORARY};
+use super::save::TEMPORARY;
 use super::shards::{list_of, notes_of, remove_unlisted};
-use crate::GradientTransformation;
-use crate::collective::Collective;
-use crate::tree::Tree;
 use crate::{Error, Result};
 
 /// Writes checkpoints into a dedicated folder and removes obsolete ones.
@@ -111,36 +111,11 @@ impl Rotation {
     ///
     /// # Errors
     ///
-    /// As [`Save::to_file`]; also if the system refuses to read a file of the folder. If a file cannot be removed, the
-    /// new one exists.
+    /// As [`Save::to_file`](super::Save::to_file); also if the system refuses to read a file of the folder. If a file
+    /// cannot be removed, the new one exists.
     pub fn save(&self, step: u64, score: Option<f64>, save: impl Saves) -> Result<PathBuf> {
         let (path, save) = self.noted(step, score, save)?;
         save.write_checkpoint(&path)?;
-        self.remove_others()?;
-        Ok(path)
-    }
-
-    /// Writes the files of all ranks; then the first rank removes obsolete lists with their files.
-    ///
-    /// All ranks call it, with the same step and score.
-    ///
-    /// # Errors
-    ///
-    /// As [`Save::to_shards`]; on the first rank also if a file cannot be removed, or the folder cannot be read. The
-    /// others succeed in the first case, and return an error of the collective in the second.
-    pub fn save_shards<T: GradientTransformation, P: Tree + ?Sized>(
-        &self,
-        step: u64,
-        score: Option<f64>,
-        save: Save<'_, T, P>,
-        collective: &dyn Collective,
-    ) -> Result<PathBuf> {
-        let path = self.folder.join(name(step));
-        if collective.rank() > 0 {
-            return save.to_shards(&path, collective).map(|()| path);
-        }
-        let (path, save) = self.noted(step, score, save)?;
-        save.to_shards(&path, collective)?;
         self.remove_others()?;
         Ok(path)
     }

@@ -20,11 +20,14 @@ pub use gradchain_core::wrappers::{
     Graft, GraftState, Hyperparams, InjectHyperparams, InjectHyperparamsMemory, InjectHyperparamsState, IntoGroup,
     Lookahead, LookaheadMemory, LookaheadState, LossScale, Masked, MaskedState, Master, MasterState, MultiSteps,
     MultiStepsMemory, MultiStepsState, Named, NamedChain, NamedState, NoSkip, OpaqueSam, Partition, PartitionState,
-    Sam, SamState, Sharded, ShardedState, SkipAbsent, SkipAbsentMemory, SkipAbsentState, SkipLargeUpdates,
-    SkipNotFinite, SkipUpdate, allow, boxed, chain, dynamic_loss_scale, flatten, freezable, graft, inject_hyperparams,
-    injected_hyperparams, lookahead, masked, master, multi_steps, named_chain, narrow, partition, sam, sharded,
-    skip_absent, skip_large_updates, skip_not_finite,
+    Sam, SamState, SkipAbsent, SkipAbsentMemory, SkipAbsentState, SkipLargeUpdates, SkipNotFinite, SkipUpdate, allow,
+    boxed, chain, dynamic_loss_scale, flatten, freezable, graft, inject_hyperparams, injected_hyperparams, lookahead,
+    masked, master, multi_steps, named_chain, narrow, partition, sam, skip_absent, skip_large_updates, skip_not_finite,
 };
+
+#[cfg(feature = "collective")]
+#[cfg_attr(docsrs, doc(cfg(feature = "collective")))]
+pub use gradchain_core::wrappers::{Sharded, ShardedState, sharded};
 
 pub use crate::part::WholeTreeTransformation;
 pub use apply_if_finite::{ApplyIfFinite, ApplyIfFiniteMemory, ApplyIfFiniteState, apply_if_finite};

@@ -24,13 +24,13 @@ mod kernel;
 pub(crate) mod leaf;
 mod limits;
 mod lint;
-mod messages;
 mod nested;
 mod objective;
 mod pass;
 mod pass_structure;
 mod passes;
 mod plan;
+#[cfg_attr(not(feature = "collective"), path = "no_ranks.rs")]
 pub(crate) mod ranks;
 mod reductions;
 mod remote;
@@ -80,7 +80,6 @@ pub use inner::Inner;
 pub(crate) use leaf::{read_leaf, write_leaf};
 pub use lint::Warning;
 pub(crate) use lint::refuse_mistakes;
-pub(crate) use messages::Layout;
 pub use nested::{Arrays, Nested};
 
 pub use objective::{Current, Evaluate, GradientSink, Trial, deliver};

@@ -6,7 +6,6 @@ use core::hash::{Hash, Hasher};
 use super::context::ParamSource;
 use super::leaf::{TableLeaf, arrays as fill};
 use super::objective::EvaluateLoss;
-use super::ranks::Ranks;
 use super::{InitContext, Outcome, Sink, Stage, StepContext, Work};
 use crate::error::{Error, Result};
 use crate::state::Moments;
@@ -52,11 +51,12 @@ impl Nested {
     /// # Errors
     ///
     /// As [`new`](Nested::new).
+    #[cfg(feature = "collective")]
     pub(crate) fn of_rank<T: Stage>(
         structure: &Structure,
         active: &[bool],
         transformation: &T,
-        ranks: Ranks,
+        ranks: super::ranks::Ranks,
     ) -> Result<Nested> {
         let mut nested = Nested::new(structure, active, transformation)?;
         nested.work.ranks = Some(Box::new(ranks));

@@ -1,7 +1,11 @@
 //! A step shared by processes: the chunks of each rank, and the sums of all.
 
+mod messages;
+
 use core::ops::Range;
 use std::sync::Arc;
+
+pub(crate) use messages::Layout;
 
 use super::Sums;
 use super::chunks::Chunks;

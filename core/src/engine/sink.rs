@@ -3,8 +3,8 @@
 use super::kernel::{ADD, Body, run_mixed};
 use super::leaf::TableLeaf;
 use super::limits::MAX_SLOTS;
-use super::messages::Layout;
 use super::prefetch::DISTANCE;
+use super::ranks::Layout;
 use super::simd::SimdLevel;
 use super::stored::{Arrays, is_stored};
 use super::sums::MAX_SUMS;

@@ -16,6 +16,7 @@ mod multi_steps;
 mod optional;
 mod partition;
 mod sam;
+#[cfg(feature = "collective")]
 mod sharded;
 mod skip_absent;
 
@@ -40,5 +41,7 @@ pub use multi_steps::{
 };
 pub use partition::{IntoGroup, Partition, PartitionState, partition};
 pub use sam::{AdversarialGradient, AdversarialGradientState, OpaqueSam, Sam, SamState, sam};
+#[cfg(feature = "collective")]
+#[cfg_attr(docsrs, doc(cfg(feature = "collective")))]
 pub use sharded::{Sharded, ShardedState, sharded};
 pub use skip_absent::{SkipAbsent, SkipAbsentMemory, SkipAbsentState, skip_absent};

@@ -5,8 +5,8 @@ use core::mem::take;
 
 use crate::collective::{Collective, Pending, numbers, wait_checked};
 use crate::element::DType;
-use crate::engine::ranks::Ranks;
-use crate::engine::{InitContext, Layout};
+use crate::engine::InitContext;
+use crate::engine::ranks::{Layout, Ranks};
 use crate::error::Result;
 use crate::memory::RawBytes;
 use crate::state::Moments;

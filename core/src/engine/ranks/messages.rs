@@ -3,14 +3,14 @@
 
 use core::ops::Range;
 
-use super::chunks::{CHUNK, Chunk};
-use super::convert::Convert;
-use super::ranks::Ranks;
-use super::simd::{Job, SimdLevel, current_simd_level, dispatch};
-use super::{TILE, Tile};
+use super::Ranks;
 use crate::collective::pairwise::{merge_all, merge_equal};
 use crate::element::{DType, Element, Real, convert, with_dtype};
+use crate::engine::chunks::{CHUNK, Chunk};
+use crate::engine::{TILE, Tile};
 use crate::memory::{RawBytes, bytes_of, bytes_of_mut, numbers_in};
+use crate::numeric::convert::Convert;
+use crate::numeric::simd::{Job, SimdLevel, current_simd_level, dispatch};
 use crate::numeric::split::parallel_for;
 use crate::state::Moments;
 use crate::tree::Structure;
