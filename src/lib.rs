@@ -73,9 +73,9 @@
 //! | [`collective`](https://docs.rs/gradchain/latest/gradchain/collective/index.html) | process groups that train together; a feature |
 //! | [`device`] | states and steps on devices, for adapters of frameworks |
 //!
-//! Features: `half` (f16 and bf16), `rayon` (threads), `serde`, `collective` (processes), `constraint`, `minimize`
-//! (L-BFGS, line searches), `faer` (`soap`, `shampoo`, `galore`), `config`, `checkpoint`, `tracing`, `plot`; and
-//! `derive`, on by default.
+//! Features: `half` (f16 and bf16), `rayon` (threads), `serde`, `collective` (processes), `constraint`, `contrib`
+//! (`dowg`, `momo`, `mechanize` and others), `minimize` (L-BFGS, line searches), `faer` (`soap`, `shampoo`, `galore`),
+//! `config`, `checkpoint`, `tracing`, `plot`; and `derive`, on by default.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The derive macros name this crate `::gradchain`, here as elsewhere.

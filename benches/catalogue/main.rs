@@ -1,8 +1,8 @@
 //! Times every optimizer against moving its bytes, as the bench `roofline` does.
 //!
-//! `cargo bench --bench catalogue --features half [-- FILTER]` prints a line for each optimizer and dtype, on a leaf of
-//! 1e7 elements, or a matrix if it reduces axes. `-- mat_` measures optimizers that multiply matrices against these
-//! products. `-- bound_`, optionally with the beginning of a name, measures the arithmetic in L1.
+//! `cargo bench --bench catalogue --features contrib,half [-- FILTER]` prints a line for each optimizer and dtype, on a
+//! leaf of 1e7 elements, or a matrix if it reduces axes. `-- mat_` measures optimizers that multiply matrices against
+//! these products. `-- bound_`, optionally with the beginning of a name, measures the arithmetic in L1.
 #![allow(missing_docs, unreachable_pub, dead_code, reason = "a program, which uses parts of another")]
 
 #[path = "../roofline/bench.rs"]

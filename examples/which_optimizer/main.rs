@@ -1,7 +1,7 @@
 //! Races the optimizers on the digits network: the picture and the table on the guide's page "Which optimizer?".
 //!
 //! ```text
-//! cargo run --release --features faer,plot --example which_optimizer [-- FILE]
+//! cargo run --release --features contrib,faer,plot --example which_optimizer [-- FILE]
 //! ```
 //!
 //! It prints the table, and writes the picture to FILE or to docs/images/which-optimizer.svg.

@@ -175,6 +175,19 @@ const RELOCATED: &[(&str, &str)] = &[
 /// Names of transformations behind a feature of gradchain.
 const GATED: &[(&str, &[&str])] = &[
     ("constraint", &["project"]),
+    (
+        "contrib",
+        &[
+            "acprop",
+            "dowg",
+            "mechanize",
+            "momo",
+            "momo_adam",
+            "scale_by_acprop",
+            "scale_by_simplified_ademamix",
+            "simplified_ademamix",
+        ],
+    ),
     ("faer", &["galore", "scale_by_galore", "scale_by_shampoo", "scale_by_soap", "shampoo", "soap"]),
     ("minimize", &["lbfgs", "scale_by_backtracking_linesearch", "scale_by_lbfgs", "scale_by_zoom_linesearch"]),
 ];

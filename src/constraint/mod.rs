@@ -2,6 +2,8 @@
 //!
 //! Guide: [Constraints](https://docs.rs/gradchain/latest/gradchain/_guide/constraints/index.html).
 //!
+//! Needs the feature `constraint`.
+//!
 //! A [`Constraint`] maps raw numbers to a leaf in a set. [`Constraints`] assigns them to leaves, and turns a tree of
 //! parameters into a [`Raw`] tree. The optimizer steps the raw tree; the model takes the values that
 //! [`constrain`](Raw::constrain) computes on demand; [`pull_back`](Raw::pull_back) converts gradients.

@@ -2,6 +2,8 @@
 //!
 //! Guide: [Least squares](https://docs.rs/gradchain/latest/gradchain/_guide/least_squares/index.html).
 //!
+//! Needs the feature `minimize`.
+//!
 //! | | |
 //! |---|---|
 //! | [`Minimize`] | does one step, or steps until a stopping condition; evaluates no point twice |

@@ -3,7 +3,6 @@
 // makes a chain of boxes, which compiles none. `required()` is a mandatory number.
 {
     // adaptive
-    to.part(|| acprop(required()));
     to.boxed_members(|| adabelief(required()));
     to.boxed_members(|| adagrad(required()));
     to.part(|| adam(required()));
@@ -20,14 +19,19 @@
     to.part(|| mars(required()));
     to.part(|| optimistic_adam_v2(required()));
     to.boxed_members(|| radam(required()));
-    to.part(|| simplified_ademamix(required()));
     to.boxed_members(|| stable_adamw(required()));
     to.boxed_members(|| yogi(required()));
+    // contrib
+    #[cfg(feature = "contrib")]
+    {
+        to.part(|| acprop(required()));
+        to.part(momo);
+        to.part(momo_adam);
+        to.part(|| simplified_ademamix(required()));
+    }
     // elementwise
     to.boxed_members(|| optimistic_gradient_descent(required()));
     // loss
-    to.part(momo);
-    to.part(momo_adam);
     to.boxed_members(polyak_sgd);
     // matrix
     to.boxed_members(|| rowwise_adagrad(required()));

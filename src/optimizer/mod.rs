@@ -24,9 +24,24 @@ pub use parameter_free::*;
 pub use sign::*;
 
 // By name: with a glob the compiler would not name the missing feature.
+#[cfg(feature = "contrib")]
+#[cfg_attr(docsrs, doc(cfg(feature = "contrib")))]
+pub use adaptive::{
+    acprop::{Acprop, acprop},
+    simplified_ademamix::{SimplifiedAdemamix, simplified_ademamix},
+};
 #[cfg(feature = "minimize")]
 #[cfg_attr(docsrs, doc(cfg(feature = "minimize")))]
 pub use curvature::lbfgs::{Lbfgs, lbfgs};
+#[cfg(feature = "contrib")]
+#[cfg_attr(docsrs, doc(cfg(feature = "contrib")))]
+pub use loss::{
+    momo::{Momo, MomoRun, MomoState, momo},
+    momo_adam::{MomoAdam, MomoAdamRun, momo_adam},
+};
 #[cfg(feature = "faer")]
 #[cfg_attr(docsrs, doc(cfg(feature = "faer")))]
 pub use matrix::decomposed::{Galore, Shampoo, Soap, galore, shampoo, soap};
+#[cfg(feature = "contrib")]
+#[cfg_attr(docsrs, doc(cfg(feature = "contrib")))]
+pub use parameter_free::dowg::{Dowg, dowg};

@@ -2,6 +2,8 @@
 //!
 //! Guide: [Projections](https://docs.rs/gradchain/latest/gradchain/_guide/projections/index.html).
 //!
+//! Needs the feature `constraint`.
+//!
 //! Each set is a value, built by the function of its name. [`Projection::project`] changes a tree in place; the
 //! function `projection_*` of the same name, as in Optax, is its short form. [`project`](crate::transform::project)
 //! turns a set into a transformation that keeps parameters in it during training.

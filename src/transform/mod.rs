@@ -58,6 +58,14 @@ pub use sign::*;
 pub use watching::*;
 
 // In alphabetical order, as in `optimizer`.
+#[cfg(feature = "contrib")]
+#[cfg_attr(docsrs, doc(cfg(feature = "contrib")))]
+pub use adaptive::{
+    scale_by_acprop::{AcpropScalars, ScaleByAcprop, scale_by_acprop},
+    scale_by_simplified_ademamix::{
+        ScaleBySimplifiedAdemamix, SimplifiedAdemamixScalars, scale_by_simplified_ademamix,
+    },
+};
 #[cfg(feature = "minimize")]
 #[cfg_attr(docsrs, doc(cfg(feature = "minimize")))]
 pub use curvature::scale_by_lbfgs::{ScaleByLbfgs, ScaleByLbfgsState, scale_by_lbfgs};
@@ -79,6 +87,9 @@ pub use matrix::decomposed::{
     ScaleByGalore, ScaleByGaloreState, ScaleByShampoo, ScaleByShampooState, ScaleBySoap, ScaleBySoapState,
     scale_by_galore, scale_by_shampoo, scale_by_soap,
 };
+#[cfg(feature = "contrib")]
+#[cfg_attr(docsrs, doc(cfg(feature = "contrib")))]
+pub use parameter_free::scale_by_dowg::{ScaleByDowg, ScaleByDowgState, scale_by_dowg};
 #[cfg(feature = "constraint")]
 #[cfg_attr(docsrs, doc(cfg(feature = "constraint")))]
 pub use projection::project::project;

@@ -9,6 +9,8 @@ use crate::state::StateWalk;
 /// its updates from the parameters, and multiplies it by the factor `S`, a sum over tuners with decays 0.9, 0.99, and
 /// so on.
 ///
+/// Needs the feature `contrib`.
+///
 /// # Arithmetic
 ///
 /// With `d` the base optimizer's update, `x₀` the parameters of the first step, `S = Σ sᵢ`, norms and sums over all

@@ -6,6 +6,7 @@ mod apply_if_finite;
 mod cautious;
 mod conditionally;
 mod freeze;
+#[cfg(feature = "contrib")]
 mod mechanize;
 mod params_average;
 mod params_ema;
@@ -38,6 +39,8 @@ pub use conditionally::{
     step_lt, step_mod, value_if, value_lt,
 };
 pub use freeze::{freeze, selective_transform};
+#[cfg(feature = "contrib")]
+#[cfg_attr(docsrs, doc(cfg(feature = "contrib")))]
 pub use mechanize::{Mechanize, MechanizeMemory, MechanizeState, mechanize};
 pub use params_average::{ParamsAverageMemory, ParamsAverageState};
 pub use params_ema::{ParamsEma, params_ema};

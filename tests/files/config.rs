@@ -49,6 +49,20 @@ fn missing_features_are_named() {
     for (feature, is_on, names) in [
         ("constraint", cfg!(feature = "constraint"), &["project"][..]),
         (
+            "contrib",
+            cfg!(feature = "contrib"),
+            &[
+                "acprop",
+                "dowg",
+                "mechanize",
+                "momo",
+                "momo_adam",
+                "scale_by_acprop",
+                "scale_by_simplified_ademamix",
+                "simplified_ademamix",
+            ],
+        ),
+        (
             "faer",
             cfg!(feature = "faer"),
             &["soap", "shampoo", "galore", "scale_by_soap", "scale_by_shampoo", "scale_by_galore"],

@@ -2,6 +2,8 @@
 //!
 //! Guide: [Several processes](https://docs.rs/gradchain/latest/gradchain/_guide/many_machines/index.html).
 //!
+//! Needs the feature `collective`.
+//!
 //! A [`Collective`] is a group of processes or threads, its *ranks*, each of which calls the same methods in the same
 //! order. [`threads`] makes a group of threads of one process; the crate `gradchain-mpi` makes a group of processes on
 //! several hosts, by MPI. [`sharded`] uses a group in every step; [`average`] is for ranks

@@ -14,7 +14,6 @@ pub(super) fn register(r: &mut Registry) {
         // `adam` and `adamw` with another default.
         .named("nadam", || Unconfigured::named(nadam(required())))
         .named("nadamw", || Unconfigured::named(nadamw(required())))
-        .part(scale_by_acprop)
         .part(scale_by_adadelta)
         .part(scale_by_adam)
         .part(scale_by_adam_mini)
@@ -28,7 +27,6 @@ pub(super) fn register(r: &mut Registry) {
         .part(scale_by_radam)
         .part(scale_by_rms)
         .part(scale_by_rss)
-        .part(scale_by_simplified_ademamix)
         .part(scale_by_stable_adam)
         .part(scale_by_stddev)
         .part(scale_by_yogi);

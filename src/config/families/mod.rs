@@ -3,6 +3,8 @@
 
 mod adaptive;
 mod common;
+#[cfg(feature = "contrib")]
+mod contrib;
 mod curvature;
 mod elementwise;
 mod loss;
@@ -37,6 +39,8 @@ impl Registry {
         let mut registry = Registry::empty();
         let families = [
             adaptive::register,
+            #[cfg(feature = "contrib")]
+            contrib::register,
             curvature::register,
             elementwise::register,
             loss::register,

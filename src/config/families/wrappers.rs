@@ -13,9 +13,8 @@ use crate::select::{Labels, Mask};
 use crate::wrapper::{
     Condition, NamedChain, StepGe, StepLt, StepMod, allow, apply_if_finite, cautious, conditionally_mask,
     conditionally_transform, dynamic_loss_scale, flatten, freezable, freeze, graft, inject_hyperparams, lookahead,
-    masked, master, mechanize, multi_steps, params_ema, params_swa, partition, quantized, sam, schedule_free,
-    selective_transform, skip_absent, skip_large_updates, skip_not_finite, skip_on_spike, step_ge, step_lt, step_mod,
-    value_lt,
+    masked, master, multi_steps, params_ema, params_swa, partition, quantized, sam, schedule_free, selective_transform,
+    skip_absent, skip_large_updates, skip_not_finite, skip_on_spike, step_ge, step_lt, step_mod, value_lt,
 };
 
 pub(super) fn register(r: &mut Registry) {
@@ -25,7 +24,6 @@ pub(super) fn register(r: &mut Registry) {
         .wrapper(flatten)
         .wrapper(|inner| lookahead(inner, 1, required()))
         .wrapper(master)
-        .wrapper(mechanize)
         .wrapper(|inner| params_ema(inner, required()))
         .wrapper(params_swa)
         .wrapper(quantized)

@@ -5,6 +5,8 @@ use crate::wrapper::{Masked, masked};
 
 /// ACProp: the gradient divided by the root of the running variance of earlier gradients.
 ///
+/// Needs the feature `contrib`.
+///
 /// # Arithmetic
 ///
 /// ```text

@@ -1,6 +1,7 @@
 //! Adaptive optimizers: scaling of each element by its past gradients.
 
-mod acprop;
+#[cfg(feature = "contrib")]
+pub(super) mod acprop;
 mod adabelief;
 mod adadelta;
 mod adagrad;
@@ -22,11 +23,11 @@ mod optimistic_adam;
 mod optimistic_adam_v2;
 mod radam;
 mod rmsprop;
-mod simplified_ademamix;
+#[cfg(feature = "contrib")]
+pub(super) mod simplified_ademamix;
 mod stable_adamw;
 mod yogi;
 
-pub use acprop::{Acprop, acprop};
 pub use adabelief::{Adabelief, adabelief};
 pub use adadelta::{Adadelta, adadelta};
 pub use adagrad::{Adagrad, adagrad};
@@ -48,6 +49,5 @@ pub use optimistic_adam::{OptimisticAdam, optimistic_adam};
 pub use optimistic_adam_v2::{OptimisticAdamV2, optimistic_adam_v2};
 pub use radam::{Radam, radam};
 pub use rmsprop::{Rmsprop, rmsprop};
-pub use simplified_ademamix::{SimplifiedAdemamix, simplified_ademamix};
 pub use stable_adamw::{StableAdamw, stable_adamw};
 pub use yogi::{Yogi, yogi};

@@ -5,6 +5,8 @@ use crate::wrapper::{Masked, masked};
 
 /// Simplified AdEMAMix: [`adamw`](crate::adamw()) with one slow momentum, and extra weight of the current gradient.
 ///
+/// Needs the feature `contrib`.
+///
 /// # Arithmetic
 ///
 /// ```text

@@ -9,6 +9,8 @@ use crate::transform::*;
 /// gradients and takes the full step of length `learning_rate`, which is right near a minimum and for convex losses
 /// close to quadratic.
 ///
+/// Needs the feature `minimize`.
+///
 /// # Arithmetic
 ///
 /// ```text

@@ -8,6 +8,8 @@ use crate::part::prelude::*;
 /// A step needs the [value](crate::extra::value) of the loss. The running means of losses and gradients form a model of
 /// the loss, a plane cut off at `lower_bound`; the step minimizes it, no farther than `learning_rate`.
 ///
+/// Needs the feature `contrib`.
+///
 /// # Arithmetic
 ///
 /// With `β` = `beta`, but 0 in the first step, `α` the learning rate, `λ = 1 + α·weight_decay`, and sums over all

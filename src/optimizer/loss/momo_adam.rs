@@ -6,6 +6,8 @@ use crate::part::prelude::*;
 ///
 /// A step needs the [value](crate::extra::value) of the loss. See [`momo`](crate::optimizer::momo()) for the idea.
 ///
+/// Needs the feature `contrib`.
+///
 /// # Arithmetic
 ///
 /// At step `t`, counted from 1, with `c = 1 − b1ᵗ`, `α` the learning rate, `λ = 1 + α·weight_decay`, and sums over all

@@ -5,6 +5,8 @@ use crate::wrapper::{Masked, masked};
 
 /// DoWG: [`dog`](crate::optimizer::dog()) with each gradient weighted by the distance estimate at its step.
 ///
+/// Needs the feature `contrib`.
+///
 /// # Arithmetic
 ///
 /// ```text

@@ -3,7 +3,8 @@
 mod cocob;
 mod dadapt_adamw;
 mod dog;
-mod dowg;
+#[cfg(feature = "contrib")]
+pub(super) mod dowg;
 mod prodigy;
 mod schedule_free_adamw;
 mod schedule_free_sgd;
@@ -12,7 +13,6 @@ mod warm_up;
 pub use cocob::{Cocob, cocob};
 pub use dadapt_adamw::{DadaptAdamw, DadaptAdamwRun, DadaptAdamwState, dadapt_adamw};
 pub use dog::{Dog, dog};
-pub use dowg::{Dowg, dowg};
 pub use prodigy::{Prodigy, ProdigyRun, ProdigyState, prodigy};
 pub use schedule_free_adamw::{ScheduleFreeAdamw, schedule_free_adamw};
 pub use schedule_free_sgd::{ScheduleFreeSgd, schedule_free_sgd};

@@ -1,6 +1,7 @@
 //! Adaptive optimizers: scaling of each element by its past gradients.
 
-mod scale_by_acprop;
+#[cfg(feature = "contrib")]
+pub(super) mod scale_by_acprop;
 mod scale_by_adadelta;
 mod scale_by_adam;
 mod scale_by_adam_mini;
@@ -14,12 +15,12 @@ mod scale_by_madgrad;
 mod scale_by_radam;
 mod scale_by_rms;
 mod scale_by_rss;
-mod scale_by_simplified_ademamix;
+#[cfg(feature = "contrib")]
+pub(super) mod scale_by_simplified_ademamix;
 mod scale_by_stable_adam;
 mod scale_by_stddev;
 mod scale_by_yogi;
 
-pub use scale_by_acprop::{AcpropScalars, ScaleByAcprop, scale_by_acprop};
 pub use scale_by_adadelta::{AdadeltaScalars, ScaleByAdadelta, scale_by_adadelta};
 pub use scale_by_adam::{AdamScalars, ScaleByAdam, scale_by_adam};
 pub use scale_by_adam_mini::{Block, Blocks, ScaleByAdamMini, ScaleByAdamMiniState, scale_by_adam_mini};
@@ -33,9 +34,6 @@ pub use scale_by_madgrad::{MadgradScalars, ScaleByMadgrad, scale_by_madgrad};
 pub use scale_by_radam::{RadamScalars, ScaleByRadam, scale_by_radam};
 pub use scale_by_rms::{RmsScalars, ScaleByRms, scale_by_rms};
 pub use scale_by_rss::{ScaleByRss, scale_by_rss};
-pub use scale_by_simplified_ademamix::{
-    ScaleBySimplifiedAdemamix, SimplifiedAdemamixScalars, scale_by_simplified_ademamix,
-};
 pub use scale_by_stable_adam::{
     ScaleByStableAdam, ScaleByStableAdamState, StableAdamRun, StableAdamScalars, scale_by_stable_adam,
 };

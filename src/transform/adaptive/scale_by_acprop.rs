@@ -3,6 +3,8 @@ use crate::transform::moment::Mean;
 
 /// Divides updates by the root of the running variance of earlier updates, excluding the current one.
 ///
+/// Needs the feature `contrib`.
+///
 /// # Arithmetic
 ///
 /// Per element, at step `t`, counted from 1:

@@ -3,6 +3,8 @@ use crate::transform::moment::Mean;
 
 /// Divides a decaying sum of the updates, with extra weight of the current one, by their running root mean square.
 ///
+/// Needs the feature `contrib`.
+///
 /// # Arithmetic
 ///
 /// Per element, at step `t`, counted from 1:

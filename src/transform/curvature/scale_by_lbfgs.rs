@@ -9,6 +9,8 @@ use crate::part::prelude::*;
 ///
 /// All leaves together are one vector. Put it where the updates are still gradients, usually first.
 ///
+/// Needs the feature `minimize`.
+///
 /// # Arithmetic
 ///
 /// At step `k`, counted from 0, with parameters `w`, updates `u`, and `m` = `memory_size`:

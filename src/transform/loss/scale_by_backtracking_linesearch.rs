@@ -8,6 +8,8 @@ use crate::part::prelude::*;
 /// Put it last: a later stage would change the step that was tried. The updates must be a descent direction, as those
 /// of [`sgd`](crate::sgd()) are; those of [`adam`](crate::adam()) need not be one.
 ///
+/// Needs the feature `minimize`.
+///
 /// # Arithmetic
 ///
 /// With parameters `w`, updates `u`, the loss `f` and the gradient `g` that the step was given:

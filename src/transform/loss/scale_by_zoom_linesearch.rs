@@ -11,6 +11,8 @@ use crate::part::prelude::*;
 /// Quasi-Newton methods such as [`scale_by_lbfgs`](crate::transform::scale_by_lbfgs), which learn from the change of
 /// the slope, need this search. Put it last: a later stage would change the step that was tried.
 ///
+/// Needs the feature `minimize`.
+///
 /// # Arithmetic
 ///
 /// With parameters `w`, updates `u`, the loss `f`, the gradient `g` that the step was given, `φ(t) = f(w + t·u)` and

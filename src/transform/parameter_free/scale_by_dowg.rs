@@ -8,6 +8,8 @@ use crate::transform::rescale::factor_in;
 ///
 /// Each square is weighted by the squared distance estimate at its step.
 ///
+/// Needs the feature `contrib`.
+///
 /// # Arithmetic
 ///
 /// With `x0` the parameters in `init`, norms over all leaves together, summed in `f64`:

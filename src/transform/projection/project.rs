@@ -4,6 +4,8 @@ use crate::projection::Projection;
 ///
 /// Put it last in a chain. The earlier stages keep their state: momentum and the like continue unchanged.
 ///
+/// Needs the feature `constraint`.
+///
 /// # Arithmetic
 ///
 /// ```text

@@ -31,6 +31,8 @@ use crate::state::{SHARES, StateWalk, StateWalkMut};
 /// their number with [`parts`](Sharded::parts). Then the mean is bitwise identical for every number of ranks, if no
 /// element overflows or is subnormal.
 ///
+/// Needs the feature `collective`.
+///
 /// # Arithmetic
 ///
 /// ```text
