@@ -2,7 +2,7 @@
 //!
 //! They cover three dtypes, typed, boxed and from a config, one leaf of several chunks and several small ones.
 //! ```text
-//! cargo test --features half,rayon,serde,config,checkpoint,tracing,plot,faer --test catalogue golden -- --ignored
+//! cargo test --all-features --test catalogue golden -- --ignored
 //! ```
 //!
 //! `GOLDEN=write` writes the file anew. It is for x86-64 Linux: `exp` and similar functions are the system library's.

@@ -95,7 +95,7 @@ fn write_the_dictionary() {
     fs::write(path, dictionary()).unwrap();
 }
 
-/// `cargo test --features half,config,checkpoint --test files -- --ignored write_the_seeds` runs it.
+/// `cargo test --all-features --test files -- --ignored write_the_seeds` runs it.
 #[test]
 #[ignore = "it writes files"]
 fn write_the_seeds() {

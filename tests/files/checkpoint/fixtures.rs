@@ -7,7 +7,7 @@
 //! `READ`, and write the files with
 //!
 //! ```text
-//! cargo test --features half,checkpoint --test files -- --ignored write_the_files
+//! cargo test --all-features --test files -- --ignored write_the_files
 //! ```
 
 use std::fs;
