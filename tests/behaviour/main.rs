@@ -1,7 +1,7 @@
 //! Behaviour of transformations, wrappers and functions, against the papers, other libraries' records and the
 //! documentation.
 //!
-//! `cargo test --test behaviour sign` runs the tests of `sign.rs`.
+//! `cargo test --all-features --test behaviour sign` runs the tests of `sign.rs`.
 #![allow(missing_docs, reason = "a test program")]
 
 mod adaptive;

@@ -1,6 +1,6 @@
 //! Configs, states as values, checkpoints, Optax's cases, NIST's problems, the fuzzing corpus.
 //!
-//! `cargo test --test files corpus` runs the tests of `corpus.rs`.
+//! `cargo test --all-features --test files corpus` runs the tests of `corpus.rs`.
 #![allow(missing_docs, reason = "a test program")]
 
 #[cfg(all(feature = "checkpoint", feature = "derive"))]

@@ -2,7 +2,8 @@
 //!
 //! It runs from both starts, in the parameters and in multiples of the start.
 //!
-//! `BLESS=1 cargo test --test files nist` writes `tests/data/nist_lbfgs.json` and `benches/record/nist.md`.
+//! `BLESS=1 cargo test --all-features --test files nist` writes `tests/data/nist_lbfgs.json` and
+//! `benches/record/nist.md`.
 
 mod models;
 
