@@ -126,9 +126,12 @@ pub use gradchain_core::plot;
 pub use gradchain_core::{
     DType, Element, Error, EvalParams, GradientTransformation, Labels, Mask, Migration, OptState, Outcome, PassPlan,
     Plan, Real, Result, SimdLevel, Tree, TreeMut, Updates, Warning, WarningKind, apply_updates, arguments,
-    detected_simd_level, device, extra, force_simd_level, ndarray, needs, part, program, range, recipe, schedule,
-    select, state, tree, wrapper,
+    detected_simd_level, extra, force_simd_level, ndarray, needs, part, range, recipe, schedule, select, state, tree,
+    wrapper,
 };
+#[cfg(feature = "program")]
+#[cfg_attr(docsrs, doc(cfg(feature = "program")))]
+pub use gradchain_core::{device, program};
 #[cfg(feature = "minimize")]
 #[cfg_attr(docsrs, doc(cfg(feature = "minimize")))]
 pub use minimize::Minimize;

@@ -9,6 +9,8 @@ pub mod arguments;
 #[cfg(feature = "collective")]
 #[cfg_attr(docsrs, doc(cfg(feature = "collective")))]
 pub mod collective;
+#[cfg(feature = "program")]
+#[cfg_attr(docsrs, doc(cfg(feature = "program")))]
 pub mod device;
 mod element;
 mod engine;
@@ -29,6 +31,8 @@ pub mod part;
 #[cfg(feature = "plot")]
 #[cfg_attr(docsrs, doc(cfg(feature = "plot")))]
 pub mod plot;
+#[cfg(feature = "program")]
+#[cfg_attr(docsrs, doc(cfg(feature = "program")))]
 pub mod program;
 pub mod range;
 pub mod recipe;

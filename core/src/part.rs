@@ -21,13 +21,15 @@
 //! [`Measure`]: https://docs.rs/gradchain/latest/gradchain/transform/trait.Measure.html
 //! [`monitor`]: https://docs.rs/gradchain/latest/gradchain/transform/fn.monitor.html
 
+#[cfg(feature = "program")]
+#[cfg_attr(docsrs, doc(cfg(feature = "program")))]
+pub use crate::engine::recorded::{Line, RemoteLeaf};
 pub use crate::engine::{
     Access, Arithmetic, Around, AroundWithArithmetic, AroundWithReductions, Clock, Decision, Effect, Elements, Holds,
-    InitContext, Inner, LeafObserver, LeafStatistics, LeafVisitor, Line, Named, NoArithmetic, OneElement, Optimizer,
-    Outcome, OutsideMask, Part, PartState, Passes, Quantization, Reducing, ReducingPasses, RemoteLeaf, Rule, Runs,
-    Scope, Slot, SlotArray, StepContext, Steps, Sums, TwoPass, TwoPasses, Whole, WholeLeaf, WholeTree,
-    WholeTreeTransformation, WithArithmetic, WithLeafStatistics, WithReductions, Wrapper, WrapperState, differs,
-    own_recipe,
+    InitContext, Inner, LeafObserver, LeafStatistics, LeafVisitor, Named, NoArithmetic, OneElement, Optimizer, Outcome,
+    OutsideMask, Part, PartState, Passes, Quantization, Reducing, ReducingPasses, Rule, Runs, Scope, Slot, SlotArray,
+    StepContext, Steps, Sums, TwoPass, TwoPasses, Whole, WholeLeaf, WholeTree, WholeTreeTransformation, WithArithmetic,
+    WithLeafStatistics, WithReductions, Wrapper, WrapperState, differs, own_recipe,
 };
 
 /// The imports of most parts: `use gradchain::part::prelude::*;`

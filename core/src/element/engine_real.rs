@@ -84,7 +84,7 @@ pub trait EngineReal: Sized {
         Self: Real;
 
     /// Runs a job's method for this type.
-    fn dispatch_type<J: TypedJob>(job: J, argument: J::Argument<Self>) -> J::Output
+    fn dispatch_type<J: TypedJob>(job: J, argument: J::Argument<Self>)
     where
         Self: Real;
 }
@@ -131,14 +131,19 @@ pub struct RecordedArray {
 pub trait TypedJob {
     /// The operand.
     type Argument<C: Real>;
-    /// The result.
-    type Output;
     /// Runs for `f32`.
-    fn single(self, argument: Self::Argument<f32>) -> Self::Output;
+    fn single(self, argument: Self::Argument<f32>);
     /// Runs for `f64`.
-    fn double(self, argument: Self::Argument<f64>) -> Self::Output;
-    /// Runs for a recording type, whose values are numbered lines.
-    fn recorded<C: Real>(self, argument: Self::Argument<C>, number: fn(C) -> u32, line: fn(u32) -> C) -> Self::Output;
+    fn double(self, argument: Self::Argument<f64>);
+    /// Runs for a recording type, whose values are numbered lines. Does nothing by default, as for values in storage,
+    /// which recorded values have not.
+    #[cfg(feature = "program")]
+    fn recorded<C: Real>(self, argument: Self::Argument<C>, number: fn(C) -> u32, line: fn(u32) -> C)
+    where
+        Self: Sized,
+    {
+        let _ = (argument, number, line);
+    }
 }
 
 /// A type family with a member per compute type: values that a step computes for `f32` and for `f64`.
@@ -203,7 +208,7 @@ impl EngineReal for f32 {
         Some(&both.single)
     }
 
-    fn dispatch_type<J: TypedJob>(job: J, argument: J::Argument<f32>) -> J::Output {
+    fn dispatch_type<J: TypedJob>(job: J, argument: J::Argument<f32>) {
         job.single(argument)
     }
 }
@@ -221,7 +226,7 @@ impl EngineReal for f64 {
         Some(&both.double)
     }
 
-    fn dispatch_type<J: TypedJob>(job: J, argument: J::Argument<f64>) -> J::Output {
+    fn dispatch_type<J: TypedJob>(job: J, argument: J::Argument<f64>) {
         job.double(argument)
     }
 }

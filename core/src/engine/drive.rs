@@ -6,9 +6,8 @@ use core::ptr::NonNull;
 use super::chunks::Chunks;
 use super::context::ParamSource;
 use super::leaf::Table;
-use super::pass::Pass;
 use super::ranks::Ranks;
-use super::remote::RemoteTree;
+use super::remote::OnDevice;
 use super::repeats::{Repeats, restore};
 use super::rows::Rows;
 use super::simd::current_simd_level;
@@ -18,17 +17,9 @@ use super::transform::checked_shape;
 use super::walk::{Start, Walk};
 use super::{Emission, EvaluateLoss, Outcome, PassStructure, Stage, StepContext, Sums, WholeTree};
 use crate::element::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::memory::{Buffer, RawSlice};
 use crate::tree::{LeafSpec, Structure};
-
-pub(crate) trait Remote<T: Stage>: RemoteTree {
-    /// Returns a pass's contribution to each sum of each chunk; `None` if it failed.
-    fn pass(&mut self, pass: &Pass<'_, T>) -> Option<Vec<f64>>;
-    /// Executes the whole-leaf work of a barrier; returns `None` if it failed.
-    fn leaves(&mut self, barrier: usize) -> Option<()>;
-    fn error(&mut self) -> Option<Error>;
-}
 
 /// Buffers kept between steps.
 pub struct Work {
@@ -124,14 +115,12 @@ impl Work {
         at: &StepContext<'_>,
         objective: Option<&mut (dyn EvaluateLoss + '_)>,
         sink: Sink<'_>,
-        device: Option<&mut (dyn Remote<T> + '_)>,
     ) -> Outcome {
-        let chain = &mut Running { transformation, state, run: None, device };
-        self.run(chain, at, objective, sink)
+        self.run(&mut Running { transformation, state, run: None }, at, objective, sink)
     }
 
     /// Runs a step; compiled once for all chains.
-    fn run(
+    pub(super) fn run(
         &mut self,
         chain: &mut dyn ErasedChain,
         at: &StepContext<'_>,
@@ -210,7 +199,7 @@ impl Work {
                 converted_params: &mut self.converted_params,
                 trial_params: &mut self.trial_params,
                 objective: objective.as_mut().map(|evaluate_loss| &mut **evaluate_loss as &mut dyn EvaluateLoss),
-                remote: None,
+                device: OnDevice::NONE,
             };
             let sums = complete(&self.ranks, Sums { values: &self.sums, repeats: repeats.as_ref(), ..none });
             let done = chain.barrier(at, number, sums, tree);
@@ -233,33 +222,31 @@ impl Work {
     }
 }
 
-trait ErasedChain {
+pub(super) trait ErasedChain {
     fn begin(&mut self, at: &StepContext<'_>);
     /// True if the engine, not a device, runs the passes.
-    fn is_on_host(&self) -> bool;
+    fn is_on_host(&self) -> bool {
+        true
+    }
     fn emission(&self) -> Emission;
-    /// Runs a pass; returns as [`Remote::pass`].
+    /// Runs a pass. Returns what a device contributes to each sum of each chunk; `None` if the pass failed.
     fn pass(&mut self, walk: Walk<'_>, scratch: &mut TileScratch) -> Option<Vec<f64>>;
     /// Returns false if the barrier failed.
     fn barrier(&mut self, at: &StepContext<'_>, number: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>) -> bool;
     fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome);
 }
 
-struct Running<'a, 'r, T: Stage> {
-    transformation: &'a T,
-    state: &'a mut T::State,
+/// A chain in a step.
+pub(super) struct Running<'a, T: Stage> {
+    pub(super) transformation: &'a T,
+    pub(super) state: &'a mut T::State,
     /// `Some` once the step has begun.
-    run: Option<T::Run>,
-    device: Option<&'a mut (dyn Remote<T> + 'r)>,
+    pub(super) run: Option<T::Run>,
 }
 
-impl<T: Stage> ErasedChain for Running<'_, '_, T> {
+impl<T: Stage> ErasedChain for Running<'_, T> {
     fn begin(&mut self, at: &StepContext<'_>) {
         self.run = Some(self.transformation.begin(self.state, at));
-    }
-
-    fn is_on_host(&self) -> bool {
-        self.device.is_none()
     }
 
     fn emission(&self) -> Emission {
@@ -267,23 +254,17 @@ impl<T: Stage> ErasedChain for Running<'_, '_, T> {
     }
 
     fn pass(&mut self, walk: Walk<'_>, scratch: &mut TileScratch) -> Option<Vec<f64>> {
-        let idle = walk.is_idle();
-        let (transformation, state, run) = (self.transformation, &*self.state, self.run.as_ref()?);
-        match &mut self.device {
-            Some(device) => return device.pass(&Pass::of(transformation, (state, run), &walk)),
-            None if idle => {}
-            None => transformation.pass(state, run, &walk, scratch),
+        let run = self.run.as_ref()?;
+        if !walk.is_idle() {
+            self.transformation.pass(self.state, run, &walk, scratch);
         }
         Some(Vec::new())
     }
 
     fn barrier(&mut self, at: &StepContext<'_>, number: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>) -> bool {
         let Some(run) = &mut self.run else { return false };
-        let (active, device) = (tree.active, &mut self.device);
-        let remote = device.as_mut().map(|device| &mut **device as &mut dyn RemoteTree);
-        let tree = &mut WholeTree { remote, ..tree.with_active(active) };
         self.transformation.barrier(self.state, run, at, number, sums, tree);
-        device.as_mut().is_none_or(|device| device.leaves(number).is_some())
+        true
     }
 
     fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome) {

@@ -27,13 +27,10 @@ struct From<'a, 't, 's>(Expansion<'a>, usize, PhantomData<&'t mut &'s ()>);
 
 impl<'t, 's> TypedJob for From<'_, 't, 's> {
     type Argument<C: Real> = &'t mut [&'s mut [C]];
-    type Output = ();
     fn single(self, to: &mut [&mut [f32]]) {
         (self.0.single)(self.0.state, self.0.leaf, self.1, to);
     }
     fn double(self, to: &mut [&mut [f64]]) {
         (self.0.double)(self.0.state, self.0.leaf, self.1, to);
     }
-    /// Recorded values have no storage.
-    fn recorded<C: Real>(self, _: &mut [&mut [C]], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }

@@ -32,7 +32,10 @@ mod passes;
 mod plan;
 #[cfg_attr(not(feature = "collective"), path = "no_ranks.rs")]
 pub(crate) mod ranks;
+#[cfg(feature = "program")]
+pub(crate) mod recorded;
 mod reductions;
+#[cfg_attr(not(feature = "program"), path = "no_remote.rs")]
 mod remote;
 mod repeats;
 mod rows;
@@ -58,10 +61,8 @@ pub use absent::{Absent, Skips};
 pub use bounds::{Bounds, clamp, is_blocked};
 pub(crate) use chain::chain_methods;
 pub use chain::{ChainRun, Stages};
-pub(crate) use chunks::CHUNK;
 pub use context::ParamSource;
 pub use context::{InitContext, StepContext};
-pub(crate) use drive::Remote;
 pub use drive::Work;
 pub use emission::{Emission, HoldsBack, Outcome};
 pub(crate) use erased::{Foreign, Running, Viewed};
@@ -84,12 +85,11 @@ pub use nested::{Arrays, Nested};
 
 pub use objective::{Current, Evaluate, GradientSink, Trial, deliver};
 pub(crate) use objective::{EvaluateLoss, Objective};
-pub(crate) use pass::{Pass, run_own_loops};
+pub(crate) use pass::run_own_loops;
 pub use pass_structure::{PassRange, PassStructure, StageOffset};
 pub use plan::{PassPlan, Plan};
 pub use reductions::Sums;
 pub use reductions::dot;
-pub use remote::{Line, RemoteLeaf, RemoteTree};
 pub use sink::{Sink, add_rounded};
 pub use slot::{Access, Quantization, Slot};
 pub(crate) use slot_access::append;
@@ -101,16 +101,14 @@ pub use summary::{Effect, Summary, WarningKind};
 pub(crate) use sums::sum_tile;
 pub(crate) use tile::TILE;
 pub use tile::{Tile, TileScratch};
-pub(crate) use tile_driver::{fused, on_tile};
+pub(crate) use tile_driver::fused;
 pub use transform::Transform;
 pub(crate) use transform::{advice, allows_absent, members_skip};
 pub(crate) use tuple::{fits, needs_of};
 pub use updates::Updates;
 pub use walk::Walk;
-pub(crate) use whole::NOT_REMOTE;
 pub use whole::{LeafObserver, LeafVisitor, WholeLeaf, WholeTree};
 
 pub(crate) use crate::element::Contribution;
-pub(crate) use crate::numeric::simd::current_simd_level;
 pub use crate::numeric::simd::{SimdLevel, detected_simd_level, force_simd_level};
 use crate::numeric::{convert, prefetch, simd};

@@ -185,7 +185,7 @@ impl Nested {
         fill(grads, &self.structure, &[], &mut self.work.grads);
         // The step has its own table of parameters.
         let at = at.for_inner(&self.structure, ParamSource::NONE);
-        let outcome = self.work.step(transformation, state, &at, objective, sink, None);
+        let outcome = self.work.step(transformation, state, &at, objective, sink);
         self.work.params.clear();
         self.work.grads.clear();
         outcome

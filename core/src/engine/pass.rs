@@ -1,8 +1,6 @@
 //! One pass of a chain over chunks, compiled per chain. `walk` has the part that all chains share.
 #![allow(unsafe_code, reason = "disjoint slices of raw leaves on many threads; see `memory`")]
 
-use core::ops::Range;
-
 use super::chunks::Chunk;
 use super::fused::with_list;
 use super::passes::{self, PassFn, Passes};
@@ -13,10 +11,9 @@ use super::stage_chunk::Next;
 use super::stored::{Arrays, is_stored};
 use super::tile::{SHORT, TILE, TileBuffers, TileScratch};
 use super::walk::Walk;
-use super::{SlotList, Stage, StageChunk, StageOffset, Tile, fused, on_tile};
+use super::{SlotList, Stage, StageChunk, StageOffset, Tile, fused};
 use crate::element::{DType, Real};
 use crate::memory::RawSlice;
-use crate::tree::Structure;
 
 pub(crate) struct Pass<'a, T: Stage> {
     pub(super) transformation: &'a T,
@@ -84,36 +81,6 @@ fn in_steps<C: Real>(
         prefetcher.prefetch_share();
         with_list(list, start, n, stored, (simd, buffers.all()), &mut |slots| run((start, n), from, slots));
         prefetcher.next_tile(chunk.len - done >= 3 * step);
-    }
-}
-
-impl<T: Stage> Pass<'_, T> {
-    pub(crate) fn structure(&self) -> &Structure {
-        self.walk.structure
-    }
-
-    pub(crate) fn number(&self) -> usize {
-        self.walk.range.to
-    }
-
-    /// Returns the number of reductions, and the chunks of each leaf.
-    pub(crate) fn sums(&self) -> (usize, &[Range<usize>]) {
-        (self.walk.shape.sums, &self.walk.chunks.of_leaf)
-    }
-
-    /// Returns whether the pass reads stored updates, and whether it stores updates.
-    pub(crate) fn reads_and_writes_stored(&self) -> [bool; 2] {
-        [self.walk.shape.starts_from_stored(self.walk.range), self.walk.stores()]
-    }
-
-    /// Returns the update of one recorded element; the flag is true if it is added to the parameter.
-    pub(crate) fn record<C: Real>(&self, leaf: usize, u: C, p: C) -> (C, bool) {
-        let (mut u, p) = ([u], [p]);
-        let mut tile = Tile::recorded_element(leaf, &mut u, &p, self.walk.simd);
-        on_tile(self.transformation, (self.state, self.run), StageOffset::default(), self.walk.range, &mut tile);
-        let adds_to_params = self.walk.is_last() && !self.walk.ends && !tile.zero;
-        tile.materialize();
-        (u[0], adds_to_params)
     }
 }
 

@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
     use crate::collective::threads;
-    use crate::engine::CHUNK;
+    use crate::engine::chunks::CHUNK;
 
     fn shared(sizes: &[usize], whole: &[Option<f64>], ranks: usize) -> Vec<Vec<Range<usize>>> {
         let leaves: Vec<_> = sizes.iter().map(|n| vec![0.0_f32; *n]).collect();

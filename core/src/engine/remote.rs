@@ -1,5 +1,6 @@
 //! Whole leaves that a device holds.
 
+use super::whole::{LeafVisitor, NOT_REMOTE};
 use crate::state::Moments;
 use crate::tree::LeafSpec;
 
@@ -59,4 +60,40 @@ pub trait RemoteTree {
     fn enter(&mut self, part: &'static str);
     /// Records the work on a leaf: from the updates that the last pass stored to those that the next pass starts from.
     fn leaf(&mut self, leaf: usize, spec: &LeafSpec, does: &mut dyn FnMut(&mut dyn RemoteLeaf) -> Line);
+}
+
+/// The device that holds the leaves of a tree; none if the host does.
+pub struct OnDevice<'a>(Option<&'a mut (dyn RemoteTree + 'a)>);
+
+impl<'a> OnDevice<'a> {
+    pub(super) const NONE: OnDevice<'a> = OnDevice(None);
+
+    pub(super) fn of(tree: &'a mut (dyn RemoteTree + 'a)) -> OnDevice<'a> {
+        OnDevice(Some(tree))
+    }
+
+    pub(super) fn reborrow(&mut self) -> OnDevice<'_> {
+        OnDevice(self.0.as_mut().map(|tree| &mut **tree as &mut dyn RemoteTree))
+    }
+
+    /// Attributes the following work to a part.
+    pub(super) fn enter(&mut self, part: &'static str) {
+        self.0.iter_mut().for_each(|tree| tree.enter(part));
+    }
+
+    /// Records the work of a visitor on a leaf; returns false without a device.
+    pub(super) fn visit<V: LeafVisitor>(&mut self, leaf: usize, spec: &LeafSpec, visitor: &mut V) -> bool {
+        self.0.iter_mut().for_each(|tree| tree.leaf(leaf, spec, &mut |on| visitor.visit_remote(leaf, on)));
+        self.0.is_some()
+    }
+
+    /// Makes the recording of a reader of updates fail; returns false without a device.
+    pub(super) fn refuse(&mut self, leaf: usize, spec: &LeafSpec) -> bool {
+        let mut refuse = |on: &mut dyn RemoteLeaf| {
+            on.refuse(NOT_REMOTE);
+            on.update()
+        };
+        self.0.iter_mut().for_each(|tree| tree.leaf(leaf, spec, &mut refuse));
+        self.0.is_some()
+    }
 }

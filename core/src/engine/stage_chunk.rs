@@ -24,10 +24,6 @@ pub(crate) enum Next {
 }
 
 impl StageChunk {
-    pub(crate) fn of_tile<C>(place: StageOffset, range: PassRange, tile: &Tile<'_, C>) -> StageChunk {
-        StageChunk { place, range, leaf: tile.leaf, next: Next::Read }
-    }
-
     pub(crate) fn after(self, shape: PassStructure) -> StageChunk {
         StageChunk { place: self.place.after(shape), ..self }
     }

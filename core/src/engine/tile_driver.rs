@@ -12,24 +12,8 @@ use super::slots::SlotList;
 use super::stage_chunk::{Next, OnTile, StageChunk, Then};
 use super::stored::Arrays;
 use super::sums::{Added, MAX_SUMS};
-use super::{PassRange, PassStructure, Stage, StageOffset, Tile};
+use super::{PassStructure, Stage, Tile};
 use crate::element::{Contribution, Real};
-
-pub(crate) fn on_tile<S: Stage, C: Real>(
-    stage: &S,
-    (state, run): (&S::State, &S::Run),
-    place: StageOffset,
-    range: PassRange,
-    tile: &mut Tile<'_, C>,
-) {
-    stage.prepare_chunk(state, run, StageChunk::of_tile(place, range, tile), &mut on_one(tile));
-}
-
-/// Returns a function that runs a part on one tile. Not generic over the stage, as every closure here that does not
-/// need to be: rustc instantiates three functions for a closure behind `dyn`.
-fn on_one<C: Real>(tile: &mut Tile<'_, C>) -> impl FnMut(&mut OnTile<'_, C>) {
-    |part| part(tile)
-}
 
 fn skip<C: Real>(then: &mut Then<'_, C>) {
     then(&mut |_| {});

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::bounds::Bounds;
 use super::leaf::{Table, TableLeaf, arrays, is_among, read_leaf};
 use super::objective::EvaluateLoss;
-use super::remote::{Line, RemoteLeaf, RemoteTree};
+use super::remote::OnDevice;
 use super::rows::LeafRows;
 use crate::element::{DType, Real};
 use crate::memory::Buffer;
@@ -34,7 +34,7 @@ pub struct WholeTree<'a> {
     /// A table of parameters at another point.
     pub(crate) trial_params: &'a mut Table,
     pub(crate) objective: Option<&'a mut (dyn EvaluateLoss + 'a)>,
-    pub(crate) remote: Option<&'a mut (dyn RemoteTree + 'a)>,
+    pub(crate) device: OnDevice<'a>,
 }
 
 /// One leaf of a [`WholeTree`]: updates to rewrite, and parameters, in memory order.
@@ -72,7 +72,9 @@ pub trait LeafVisitor {
 
     /// Records the work on one leaf that a device holds, for parts that [support it](crate::part::Scope::remote).
     /// Returns the new updates.
-    fn visit_remote(&mut self, leaf: usize, on: &mut dyn RemoteLeaf) -> Line {
+    #[cfg(feature = "program")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "program")))]
+    fn visit_remote(&mut self, leaf: usize, on: &mut dyn super::recorded::RemoteLeaf) -> super::recorded::Line {
         let _ = leaf;
         on.refuse(NOT_REMOTE);
         on.update()
@@ -151,14 +153,8 @@ impl WholeTree<'_> {
     /// long to allocate a row.
     pub fn visit_leaf<V: LeafVisitor>(&mut self, leaf: usize, visitor: &mut V) {
         let spec = &self.structure.leaves()[leaf];
-        if spec.len() == 0 {
+        if spec.len() == 0 || !self.is_active(leaf) || self.device.visit(leaf, spec, visitor) {
             return;
-        }
-        if self.remote.is_some() && !self.is_active(leaf) {
-            return;
-        }
-        if let Some(remote) = &mut self.remote {
-            return remote.leaf(leaf, spec, &mut |on| visitor.visit_remote(leaf, on));
         }
         match spec.dtype().compute() {
             DType::F64 => {
@@ -179,16 +175,12 @@ impl WholeTree<'_> {
     pub fn observe<L: LeafObserver>(&mut self, observer: &mut L) {
         for leaf in 0..self.active.len() {
             let spec = &self.structure.leaves()[leaf];
-            if spec.len() == 0 || !self.is_active(leaf) {
+            if spec.len() == 0 || !self.is_active(leaf) || self.device.refuse(leaf, spec) {
                 continue;
             }
-            match (&mut self.remote, spec.dtype().compute()) {
-                (Some(remote), _) => remote.leaf(leaf, spec, &mut |on| {
-                    on.refuse(NOT_REMOTE);
-                    on.update()
-                }),
-                (None, DType::F64) => observer.observe::<f64>(leaf, spec, self.converted_grads(leaf)),
-                (None, _) => observer.observe::<f32>(leaf, spec, self.converted_grads(leaf)),
+            match spec.dtype().compute() {
+                DType::F64 => observer.observe::<f64>(leaf, spec, self.converted_grads(leaf)),
+                _ => observer.observe::<f32>(leaf, spec, self.converted_grads(leaf)),
             }
         }
     }
@@ -228,7 +220,7 @@ impl WholeTree<'_> {
             converted_params: &mut *self.converted_params,
             trial_params: &mut *self.trial_params,
             objective: self.objective.as_mut().map(|evaluate_loss| &mut **evaluate_loss as &mut dyn EvaluateLoss),
-            remote: self.remote.as_mut().map(|remote| &mut **remote as &mut dyn RemoteTree),
+            device: self.device.reborrow(),
         }
     }
 

@@ -37,14 +37,12 @@ struct FromF16<'a>(SimdLevel, &'a [half::f16]);
 #[cfg(feature = "half")]
 impl<'a> TypedJob for FromF16<'a> {
     type Argument<C: Real> = &'a mut [C];
-    type Output = ();
     fn single(self, to: &mut [f32]) {
         dispatch(self.0, Widen(Convert { from: self.1, to }));
     }
     fn double(self, to: &mut [f64]) {
         dispatch(self.0, Convert { from: self.1, to });
     }
-    fn recorded<C: Real>(self, _: &mut [C], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
 
 #[cfg(feature = "half")]
@@ -53,14 +51,12 @@ struct ToF16<'a>(SimdLevel, &'a mut [half::f16]);
 #[cfg(feature = "half")]
 impl<'a> TypedJob for ToF16<'a> {
     type Argument<C: Real> = &'a [C];
-    type Output = ();
     fn single(self, from: &[f32]) {
         dispatch(self.0, Narrow(Convert { from, to: self.1 }));
     }
     fn double(self, from: &[f64]) {
         dispatch(self.0, Convert { from, to: self.1 });
     }
-    fn recorded<C: Real>(self, _: &[C], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
 
 /// Converts by CPU instructions.
@@ -112,7 +108,6 @@ struct Decode<'a>(SimdLevel, DType, &'a [u8]);
 
 impl<'a> TypedJob for Decode<'a> {
     type Argument<C: Real> = &'a mut [C];
-    type Output = ();
     fn single(self, to: &mut [f32]) {
         quantization::decode(self.0, self.1, self.2, to);
     }
@@ -124,15 +119,12 @@ impl<'a> TypedJob for Decode<'a> {
             convert_slice(numbers, to);
         }
     }
-    /// Does nothing: recorded values have no storage.
-    fn recorded<C: Real>(self, _: &mut [C], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
 
 struct Encode<'a>(SimdLevel, DType, &'a mut [u8]);
 
 impl<'a> TypedJob for Encode<'a> {
     type Argument<C: Real> = &'a [C];
-    type Output = ();
     fn single(self, from: &[f32]) {
         quantization::encode(self.0, self.1, from, self.2);
     }
@@ -144,7 +136,6 @@ impl<'a> TypedJob for Encode<'a> {
             quantization::encode(self.0, self.1, numbers, to);
         }
     }
-    fn recorded<C: Real>(self, _: &[C], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
 
 /// Loads a range; of quantized arrays, whole blocks.

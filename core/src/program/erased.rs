@@ -2,7 +2,8 @@
 
 use super::traced::{Kind, Traced};
 use crate::element::{DType, Real};
-use crate::engine::{Tile, current_simd_level};
+use crate::engine::Tile;
+use crate::numeric::simd::current_simd_level;
 
 /// The one element of a recorded [`Tile`]: its update and its parameter, as line numbers.
 #[derive(Debug)]

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::traced::{Kind, Traced};
 use super::{Program, Recording, record};
 use crate::element::{DType, EngineReal, RecordedArray, Rounding};
-use crate::engine::{self, CHUNK, NOT_REMOTE, Remote, Stage, TILE, sum_tile};
+use crate::engine::Stage;
+use crate::engine::recorded::{self, CHUNK, NOT_REMOTE, Remote, TILE, sum_tile};
 use crate::error::{Error, Result};
 use crate::numeric::split::parallel_for_each;
 use crate::state::{Entry, State, StateWalk};
@@ -154,7 +155,7 @@ impl<'m> Passes<'m> {
         Array { name: format!("kept {number}"), dtype, is_persistent: false }
     }
 
-    fn leaf<T: Stage, F: Kind>(pass: &engine::Pass<'_, T>, leaf: usize) -> Result<Recording> {
+    fn leaf<T: Stage, F: Kind>(pass: &recorded::Pass<'_, T>, leaf: usize) -> Result<Recording> {
         let spec = &pass.structure().leaves()[leaf];
         let ([_, stores], dtype) = (pass.reads_and_writes_stored(), spec.dtype());
         record::<F>(spec.path(), pass.number(), |u, p| {
@@ -182,7 +183,7 @@ impl<'m> Passes<'m> {
         LeafProgram { leaf, path, dtype: spec.dtype(), len, program, scalars, arrays, sums, part: "" }
     }
 
-    fn run<T: Stage>(&mut self, pass: &engine::Pass<'_, T>) -> Result<Vec<f64>> {
+    fn run<T: Stage>(&mut self, pass: &recorded::Pass<'_, T>) -> Result<Vec<f64>> {
         let specs = pass.structure().leaves();
         let some: Vec<usize> = (0..specs.len()).filter(|leaf| specs[*leaf].len() > 0).collect();
         let (width, chunks) = pass.sums();
@@ -204,7 +205,7 @@ impl<'m> Passes<'m> {
         }
     }
 
-    fn recorded<T: Stage>(&mut self, pass: &engine::Pass<'_, T>, some: &[usize]) -> Result<Vec<LeafProgram>> {
+    fn recorded<T: Stage>(&mut self, pass: &recorded::Pass<'_, T>, some: &[usize]) -> Result<Vec<LeafProgram>> {
         let specs = pass.structure().leaves();
         let recorded = on_threads(some, &|leaf| match specs[leaf].dtype().compute() {
             DType::F64 => Self::leaf::<T, f64>(pass, leaf),
@@ -213,7 +214,12 @@ impl<'m> Passes<'m> {
         some.iter().zip(recorded).map(|(leaf, recorded)| Ok(self.named(*leaf, &specs[*leaf], recorded?))).collect()
     }
 
-    fn part<T: Stage>(&mut self, pass: &engine::Pass<'_, T>, leaves: Vec<LeafProgram>, all: &mut [f64]) -> Result<()> {
+    fn part<T: Stage>(
+        &mut self,
+        pass: &recorded::Pass<'_, T>,
+        leaves: Vec<LeafProgram>,
+        all: &mut [f64],
+    ) -> Result<()> {
         let recorded = Pass { number: pass.number(), from_stored: pass.reads_and_writes_stored()[0], leaves };
         let added = self.executor.pass(&recorded)?;
         let (width, chunks) = pass.sums();
@@ -248,7 +254,7 @@ fn on_threads(leaves: &[usize], each: &(dyn Fn(usize) -> Result<Recording> + Syn
 const AT_ONCE: usize = 64;
 
 impl<T: Stage> Remote<T> for Passes<'_> {
-    fn pass(&mut self, pass: &engine::Pass<'_, T>) -> Option<Vec<f64>> {
+    fn pass(&mut self, pass: &recorded::Pass<'_, T>) -> Option<Vec<f64>> {
         self.run(pass).map_err(|error| self.error = Some(error)).ok()
     }
 

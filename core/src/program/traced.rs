@@ -397,7 +397,7 @@ impl<F: Kind> EngineReal for Traced<F> {
         None
     }
 
-    fn dispatch_type<J: TypedJob>(job: J, argument: J::Argument<Traced<F>>) -> J::Output {
+    fn dispatch_type<J: TypedJob>(job: J, argument: J::Argument<Traced<F>>) {
         job.recorded(argument, Traced::line, Traced::of_line)
     }
 }

@@ -7,7 +7,7 @@ use super::pass::Passes;
 use super::recorder::with;
 use super::{LeafProgram, Pass, record_lines};
 use crate::element::DType;
-use crate::engine::{Line, RemoteLeaf, RemoteTree};
+use crate::engine::recorded::{Line, RemoteLeaf, RemoteTree};
 use crate::error::{Error, Result};
 use crate::state::Moments;
 use crate::tree::LeafSpec;

@@ -10,7 +10,6 @@ use crate::engine::{Absent, Outcome, Plan, Sink, Stage, Updates, Viewed, Work, a
 use crate::error::{Error, Result};
 use crate::extra::Extra;
 use crate::needs::{Level, Provides};
-use crate::program::{Executor, Passes, Programs};
 use crate::state::Readings;
 use crate::tree::{Tree, TreeMut, buffers_of};
 
@@ -329,7 +328,7 @@ pub trait GradientTransformation: Stage {
     /// The device holds the parameters, the gradients and the state's arrays. The host computes the counts, scalars and
     /// decisions of the state, as in [`step`](Self::step); its own arrays stay unchanged.
     ///
-    /// See [`Executor`] for the interface, and [`Interpreter`](crate::program::Interpreter) for an example.
+    /// See [`Executor`](crate::program::Executor) for the interface, and [`Interpreter`](crate::program::Interpreter) for an example.
     ///
     /// # Cost
     ///
@@ -341,16 +340,19 @@ pub trait GradientTransformation: Stage {
     /// Fails if a part [cannot be recorded](crate::Error::is_unrecordable), with its name; or if the device fails.
     /// Unless that happened before the step began, the state [is poisoned](crate::Error::is_poisoned).
     /// [`programs`](Self::programs) checks in advance.
-    fn step_on<E>(&self, machine: &mut dyn Executor, extra: E, state: &mut OptState<Self>) -> Result<Outcome>
+    #[cfg(feature = "program")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "program")))]
+    fn step_on<E>(
+        &self,
+        machine: &mut dyn crate::program::Executor,
+        extra: E,
+        state: &mut OptState<Self>,
+    ) -> Result<Outcome>
     where
         E: Extra<()> + Provides<Self::Needs>,
         Self: Sized,
     {
-        if self.needs() >= Level::ValueFn {
-            return Err(Error::unrecordable(&self.describe(), "it evaluates the loss at other points"));
-        }
-        let mut passes = Passes::new(machine, &state.inner);
-        state.run_on_device(self, extra.loss(), &mut passes)
+        state::on_device::step_on(self, machine, extra.loss(), state)
     }
 
     /// Returns the arithmetic of a step, pass by pass, as programs that can be shown, compared, run, or translated.
@@ -385,17 +387,13 @@ pub trait GradientTransformation: Stage {
     /// whole leaves (except `scale_by_muon`), evaluates the loss at other points, depends on the places of elements,
     /// inspects chunks of updates, or uses operations other than arithmetic and comparisons. The error names the part
     /// and the reason.
-    fn programs<P: Tree + ?Sized>(&self, params: &P) -> Result<Programs>
+    #[cfg(feature = "program")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "program")))]
+    fn programs<P: Tree + ?Sized>(&self, params: &P) -> Result<crate::program::Programs>
     where
         Self: Sized,
     {
-        if self.needs() >= Level::ValueFn {
-            return Err(Error::unrecordable(&self.describe(), "it evaluates the loss at other points"));
-        }
-        let (mut state, mut programs) = (self.init(params)?, Programs::default());
-        let mut passes = Passes::new(&mut programs, &state.inner);
-        state.run_on_device(self, Some(1.0), &mut passes)?;
-        Ok(programs)
+        state::on_device::programs(self, params)
     }
 
     /// Returns the memory traffic of a step, for parameters of this structure and gradients of the same types.

@@ -1,5 +1,8 @@
 //! The state of a transformation, and operations on it.
 
+#[cfg(feature = "program")]
+pub(super) mod on_device;
+
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 #[cfg(feature = "checkpoint")]
@@ -9,8 +12,8 @@ use std::sync::{Arc, OnceLock};
 use crate::element::DType;
 use crate::engine::leaf::{self, TableLeaf};
 use crate::engine::{
-    Absent, Evaluate, EvaluateLoss, InitContext, Objective, Outcome, ParamSource, Remote, Sink, Stage, StepContext,
-    Updates, Work, advice, table,
+    Absent, Evaluate, EvaluateLoss, InitContext, Objective, Outcome, ParamSource, Sink, Stage, StepContext, Updates,
+    Work, advice, table,
 };
 use crate::error::{Error, Result};
 use crate::evaluation_cache::{CachedEvaluation, EvaluationCache};
@@ -281,20 +284,7 @@ impl<T: Stage> OptState<T> {
     ) -> Result<Outcome> {
         let structure = self.structure.clone();
         let at = StepContext { by_leaf: self.by_leaf, ..StepContext::new(&structure, false, value) };
-        self.run_at(transformation, &at, objective, sink, None)
-    }
-
-    pub(crate) fn run_on_device(
-        &mut self,
-        transformation: &T,
-        value: Option<f64>,
-        device: &mut (dyn Remote<T> + '_),
-    ) -> Result<Outcome> {
-        self.ready(transformation)?;
-        let structure = self.structure.clone();
-        let at = StepContext::new(&structure, false, value);
-        let at = StepContext { by_leaf: self.by_leaf, on_device: true, ..at };
-        self.run_at(transformation, &at, None, Sink::Params, Some(device))
+        self.run_at(transformation, &at, objective, sink)
     }
 
     fn run_at(
@@ -303,22 +293,30 @@ impl<T: Stage> OptState<T> {
         at: &StepContext<'_>,
         objective: Option<&mut (dyn Evaluate + '_)>,
         sink: Sink<'_>,
-        mut device: Option<&mut (dyn Remote<T> + '_)>,
     ) -> Result<Outcome> {
+        let failure = OnceLock::new();
+        let at = &StepContext { failure: Some(&failure), ..*at };
+        self.begin(transformation, at)?;
+        #[allow(clippy::redundant_closure, reason = "it shortens the borrow")]
+        let mut objective = objective.map(|evaluate| Objective::new(evaluate));
+        let evaluate_loss = objective.as_mut().map(|objective| objective as &mut dyn EvaluateLoss);
+        let outcome = self.work.step(transformation, &mut self.inner, at, evaluate_loss, sink);
+        self.end(outcome, objective.and_then(|objective| objective.error).or(failure.into_inner()))
+    }
+
+    /// Checks a step before it changes the state. Until its [end](Self::end) the state counts as poisoned.
+    fn begin(&mut self, transformation: &T, at: &StepContext<'_>) -> Result<()> {
         let Work { params, rows, absent, .. } = &self.work;
         let params = ParamSource::Leaves(params);
         transformation.check(&self.inner, &StepContext { params, rows: &rows.leaves, absent, ..*at })?;
-        #[allow(clippy::redundant_closure, reason = "it shortens the borrow")]
-        let mut objective = objective.map(|evaluate| Objective::new(evaluate));
         self.poisoned = true;
-        let failure = OnceLock::new();
-        let at = &StepContext { failure: Some(&failure), ..*at };
-        let evaluate_loss = objective.as_mut().map(|objective| objective as &mut dyn EvaluateLoss);
-        let outcome = self.work.step(transformation, &mut self.inner, at, evaluate_loss, sink, device.as_deref_mut());
+        Ok(())
+    }
+
+    fn end(&mut self, outcome: Outcome, error: Option<Error>) -> Result<Outcome> {
         self.work.params.clear();
         self.work.grads.clear();
-        let asked = objective.and_then(|objective| objective.error).or(failure.into_inner());
-        if let Some(error) = asked.or_else(|| device.and_then(|device| device.error())) {
+        if let Some(error) = error {
             return Err(error);
         }
         self.poisoned = false;
@@ -361,7 +359,6 @@ impl<T: Stage> OptState<T> {
             &StepContext { by_leaf: self.by_leaf, ..StepContext::new(&structure, true, None) },
             None,
             Sink::Params,
-            None,
         )
     }
 }

@@ -268,7 +268,7 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
         if sums.repeats.is_some() {
             return;
         }
-        tree.remote.iter_mut().for_each(|remote| remote.enter(P::NAME));
+        tree.device.enter(P::NAME);
         part.collect_statistics(&mut state.memory, at, &mut tree.without(at.resting));
         *done = true;
     }

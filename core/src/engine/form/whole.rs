@@ -273,7 +273,7 @@ impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: InnerRu
         if sums.repeats.is_some() {
             return;
         }
-        tree.remote.iter_mut().for_each(|remote| remote.enter(W::NAME));
+        tree.device.enter(W::NAME);
         part.transform(state, at, &mut tree.without(at.resting));
         *done = true;
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use self::lines::{Lines, Numbers};
 use super::{Binary, Comparison, Executor, LeafProgram, Op, Pass, Programs, Unary};
 use crate::element::DType;
-use crate::engine::CHUNK;
+use crate::engine::recorded::CHUNK;
 use crate::error::{Error, Result};
 use crate::state::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 

@@ -3,6 +3,8 @@
 mod chain;
 mod named;
 mod narrow;
+#[cfg(feature = "program")]
+mod recorded;
 mod stage;
 mod state;
 
@@ -15,12 +17,10 @@ pub use state::BoxedState;
 use state::{ErasedState, Held, held, held_mut};
 
 use crate::engine::{
-    Foreign, InitContext, OnMember, OnView, PassRange, Running, Stage, StageChunk, StageOffset, Then, Tile,
-    TileScratch, Transform, Viewed, Walk, on_tile,
+    Foreign, InitContext, OnMember, OnView, Running, Stage, StageChunk, Then, TileScratch, Transform, Viewed, Walk,
 };
 use crate::error::Result;
 use crate::needs::{Includes, Needs, Nothing, ValueAndGradFn};
-use crate::program::{ErasedTile, OnTile, Traced};
 use crate::recipe::{self, FromRecipe, Node};
 
 /// A type-erased transformation, for chains composed at run time.
@@ -93,7 +93,8 @@ pub trait Erased<N>: Any + Transform {
     fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, scratch: &mut TileScratch) -> bool;
     fn dyn_prepare_chunk_f32(&self, state: &dyn ErasedState, at: StageChunk, then: &mut Then<'_, f32>);
     fn dyn_prepare_chunk_f64(&self, state: &dyn ErasedState, at: StageChunk, then: &mut Then<'_, f64>);
-    fn dyn_recorded_tile(&self, state: &dyn ErasedState, place: StageOffset, range: PassRange, tile: &mut ErasedTile);
+    #[cfg(feature = "program")]
+    fn dyn_recorded_tile(&self, state: &dyn ErasedState, at: StageChunk, tile: &mut crate::program::ErasedTile);
 }
 
 impl<N: Needs> Clone for Boxed<N> {
@@ -145,27 +146,9 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
         let held = held::<T>(state);
         self.prepare_chunk(&held.state, held.run(), at, then);
     }
-    fn dyn_recorded_tile(&self, state: &dyn ErasedState, place: StageOffset, range: PassRange, tile: &mut ErasedTile) {
-        let held = held::<T>(state);
-        tile.with(&RecordedTile { inside: self, state: &held.state, run: held.run(), place, range });
-    }
-}
-
-struct RecordedTile<'a, T: Stage> {
-    inside: &'a T,
-    state: &'a T::State,
-    run: &'a T::Run,
-    place: StageOffset,
-    range: PassRange,
-}
-
-impl<T: Stage> OnTile for RecordedTile<'_, T> {
-    fn single(&self, tile: &mut Tile<'_, Traced<f32>>) {
-        on_tile(self.inside, (self.state, self.run), self.place, self.range, tile);
-    }
-
-    fn double(&self, tile: &mut Tile<'_, Traced<f64>>) {
-        on_tile(self.inside, (self.state, self.run), self.place, self.range, tile);
+    #[cfg(feature = "program")]
+    fn dyn_recorded_tile(&self, state: &dyn ErasedState, at: StageChunk, tile: &mut crate::program::ErasedTile) {
+        recorded::run(self, held::<T>(state), at, tile);
     }
 }
 

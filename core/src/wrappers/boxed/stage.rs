@@ -12,21 +12,19 @@ use crate::engine::{
 };
 use crate::error::Result;
 use crate::needs::Needs;
-use crate::program::ErasedTile;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
 
-struct BoxedStage<'a, N> {
-    inside: &'a dyn DynTransformation<N>,
-    state: &'a dyn ErasedState,
-    at: StageChunk,
+pub(super) struct BoxedStage<'a, N> {
+    pub(super) inside: &'a dyn DynTransformation<N>,
+    pub(super) state: &'a dyn ErasedState,
+    pub(super) at: StageChunk,
 }
 
 struct DispatchChunk<'a, 't, N>(BoxedStage<'a, N>, PhantomData<&'a mut &'t ()>);
 
 impl<'a, 't, N: Needs> TypedJob for DispatchChunk<'a, 't, N> {
     type Argument<C: Real> = &'a mut Then<'t, C>;
-    type Output = ();
 
     fn single(self, then: &mut Then<'_, f32>) {
         self.0.inside.dyn_prepare_chunk_f32(self.0.state, self.0.at, then);
@@ -36,11 +34,9 @@ impl<'a, 't, N: Needs> TypedJob for DispatchChunk<'a, 't, N> {
         self.0.inside.dyn_prepare_chunk_f64(self.0.state, self.0.at, then);
     }
 
+    #[cfg(feature = "program")]
     fn recorded<C: Real>(self, then: &mut Then<'_, C>, number: fn(C) -> u32, line: fn(u32) -> C) {
-        let BoxedStage { inside, state, at } = self.0;
-        then(&mut |tile| {
-            ErasedTile::of(tile, number, line, |tile| inside.dyn_recorded_tile(state, at.place, at.range, tile));
-        });
+        super::recorded::prepare_chunk(&self.0, then, number, line);
     }
 }
 

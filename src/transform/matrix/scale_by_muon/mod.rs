@@ -1,5 +1,6 @@
 mod dimensions;
 mod newton_schulz;
+#[cfg(feature = "program")]
 mod remote;
 
 use std::sync::Arc;
@@ -8,7 +9,6 @@ use self::dimensions::{MatrixOffsets, matrices_of};
 use self::newton_schulz::Scratch;
 use crate::internal::state::state_fields;
 use crate::part::prelude::*;
-use crate::part::{Line, RemoteLeaf};
 use crate::tree::LeafSpec;
 
 pub(super) use self::dimensions::matrix_shape;
@@ -216,7 +216,8 @@ impl LeafVisitor for Orthogonalize<'_> {
         }
     }
 
-    fn visit_remote(&mut self, leaf: usize, on: &mut dyn RemoteLeaf) -> Line {
+    #[cfg(feature = "program")]
+    fn visit_remote(&mut self, leaf: usize, on: &mut dyn crate::part::RemoteLeaf) -> crate::part::Line {
         self.remote(leaf, on)
     }
 }
