@@ -66,16 +66,16 @@
 //! | [`constraint`](https://docs.rs/gradchain/latest/gradchain/constraint/index.html), [`projection`](https://docs.rs/gradchain/latest/gradchain/projection/index.html) | parameters constrained to a set; the feature `constraint` |
 //! | [`minimize`](https://docs.rs/gradchain/latest/gradchain/minimize/index.html) | fitting by L-BFGS until convergence, bounds, standard errors, checks of gradients; a feature |
 //! | [`needs`], [`extra`] | losses and other inputs of a step |
-//! | [`part`](mod@part), [`range`](mod@range), [`arguments`], [`program`] | custom transformations |
+//! | [`part`](mod@part), [`range`](mod@range), [`arguments`] | custom transformations |
 //! | [`recipe`], [`config`](https://docs.rs/gradchain/latest/gradchain/config/index.html) | optimizers as data; `config` is a feature |
 //! | [`checkpoint`](https://docs.rs/gradchain/latest/gradchain/checkpoint/index.html) | state and parameters in files; a feature |
 //! | [`watch`], [`plot`](https://docs.rs/gradchain/latest/gradchain/plot/index.html) | readings of a run, as JSON and as pictures; `plot` is a feature |
 //! | [`collective`](https://docs.rs/gradchain/latest/gradchain/collective/index.html) | process groups that train together; a feature |
-//! | [`device`] | states and steps on devices, for adapters of frameworks |
+//! | [`program`](https://docs.rs/gradchain/latest/gradchain/program/index.html), [`device`](https://docs.rs/gradchain/latest/gradchain/device/index.html) | steps as programs, states and steps on devices; the feature `program` |
 //!
 //! Features: `half` (f16 and bf16), `rayon` (threads), `serde`, `collective` (processes), `constraint`, `contrib`
 //! (`dowg`, `momo`, `mechanize` and others), `minimize` (L-BFGS, line searches), `faer` (`soap`, `shampoo`, `galore`),
-//! `config`, `checkpoint`, `tracing`, `plot`; and `derive`, on by default.
+//! `config`, `checkpoint`, `program` (steps as programs, devices), `tracing`, `plot`; and `derive`, on by default.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The derive macros name this crate `::gradchain`, here as elsewhere.

@@ -317,7 +317,9 @@ impl Error {
         self.is(|kind| matches!(kind, Kind::UnknownName { .. }))
     }
 
-    /// Returns whether a rule could not be recorded as a [`Program`](crate::program::Program).
+    /// Returns whether a rule could not be recorded as a [`Program`].
+    ///
+    /// [`Program`]: https://docs.rs/gradchain/latest/gradchain/program/struct.Program.html
     pub fn is_unrecordable(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::Unrecordable { .. }))
     }

@@ -61,7 +61,7 @@ use crate::state::{StateWalk, StateWalkMut};
 ///
 /// `init` fails if the inner `init` fails. A step fails, before any change, if a leaf has
 /// [row-sparse](crate::tree::SparseRows) gradients: a row may end within a block.
-/// [`step_on`](crate::GradientTransformation::step_on) is refused, because devices cannot read 8-bit state.
+/// [`step_on`](https://docs.rs/gradchain/latest/gradchain/trait.GradientTransformation.html#method.step_on) is refused, because devices cannot read 8-bit state.
 ///
 /// # Example
 ///

@@ -96,9 +96,11 @@ impl Scope {
         Scope { rows: true, ..self }
     }
 
-    /// Also works on a device: [`visit_remote`](super::super::LeafVisitor::visit_remote) of its
-    /// [`LeafVisitor`](super::super::LeafVisitor) records the work. [`step_on`](crate::GradientTransformation::step_on)
-    /// refuses other parts.
+    /// Also works on a device: [`visit_remote`] of its [`LeafVisitor`](super::super::LeafVisitor) records the work.
+    /// [`step_on`] refuses other parts. Both need the feature `program`.
+    ///
+    /// [`visit_remote`]: https://docs.rs/gradchain/latest/gradchain/part/trait.LeafVisitor.html#method.visit_remote
+    /// [`step_on`]: https://docs.rs/gradchain/latest/gradchain/trait.GradientTransformation.html#method.step_on
     #[must_use]
     pub const fn remote(self) -> Scope {
         Scope { remote: true, ..self }
