@@ -177,7 +177,8 @@ pub trait Element:
 /// A compute type: `f32` or `f64`.
 ///
 /// Rules are generic over it, with all of [`num_traits::Float`]. [`Real::of`] converts constants. With the feature
-/// `program` a third type, which no leaf has, records the operations on its values, which makes a [`Program`] of a rule.
+/// `program` a third type, which no leaf has, records the operations on its values, which makes a [`Program`] of a
+/// rule.
 ///
 /// [`Program`]: https://docs.rs/gradchain/latest/gradchain/program/struct.Program.html
 pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + core::iter::Sum + EngineReal {

@@ -328,7 +328,8 @@ pub trait GradientTransformation: Stage {
     /// The device holds the parameters, the gradients and the state's arrays. The host computes the counts, scalars and
     /// decisions of the state, as in [`step`](Self::step); its own arrays stay unchanged.
     ///
-    /// See [`Executor`](crate::program::Executor) for the interface, and [`Interpreter`](crate::program::Interpreter) for an example.
+    /// See [`Executor`](crate::program::Executor) for the interface, and
+    /// [`Interpreter`](crate::program::Interpreter) for an example.
     ///
     /// # Cost
     ///
