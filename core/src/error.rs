@@ -3,6 +3,7 @@
 mod suggestions;
 
 use core::fmt;
+use core::panic::{RefUnwindSafe, UnwindSafe};
 
 use self::suggestions::Suggestions;
 pub(crate) use self::suggestions::is_suggestion;
@@ -17,8 +18,38 @@ use crate::layout::Difference;
 ///
 /// `{:?}` prints the message too, so that a `main` that returns an error prints it. Of a long list of differences both
 /// print the first 24; `{:#}` prints all.
-#[derive(Clone, PartialEq)]
-pub struct Error(Box<Kind>);
+pub struct Error(Box<dyn Detail>);
+
+/// A [`Kind`] behind a vtable: crates that use errors do not compile its drop.
+trait Detail: Send + Sync + UnwindSafe + RefUnwindSafe {
+    fn kind(&self) -> &Kind;
+    fn kind_mut(&mut self) -> &mut Kind;
+    fn into_kind(self: Box<Self>) -> Kind;
+}
+
+impl Detail for Kind {
+    fn kind(&self) -> &Kind {
+        self
+    }
+    fn kind_mut(&mut self) -> &mut Kind {
+        self
+    }
+    fn into_kind(self: Box<Self>) -> Kind {
+        *self
+    }
+}
+
+impl Clone for Error {
+    fn clone(&self) -> Error {
+        Error::of_kind(self.0.kind().clone())
+    }
+}
+
+impl PartialEq for Error {
+    fn eq(&self, other: &Error) -> bool {
+        self.0.kind() == other.0.kind()
+    }
+}
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -101,10 +132,18 @@ impl From<Vec<String>> for MismatchReport {
 }
 
 impl Error {
+    fn of_kind(kind: Kind) -> Error {
+        Error(Box::new(kind))
+    }
+
     /// Returns an error with every difference between two trees, or a tree and a state.
     #[doc(hidden)]
     pub fn structure(what: impl Into<String>, differences: Vec<Difference>) -> Error {
-        Error(Box::new(Kind::Structure { what: what.into(), differences }))
+        Error::of_structure(what.into(), differences)
+    }
+
+    fn of_structure(what: String, differences: Vec<Difference>) -> Error {
+        Error::of_kind(Kind::Structure { what, differences })
     }
 
     /// Returns an error for an argument out of its range, also for custom transformations.
@@ -115,17 +154,22 @@ impl Error {
     /// assert_eq!(error.to_string(), "scale_by_mine: argument `decay` must be in [0, 1), found 1.5");
     /// ```
     pub fn argument(function: &str, argument: &str, expected: &str, found: impl fmt::Display) -> Error {
-        Error(Box::new(Kind::Argument {
+        Error::of_argument(function, argument, expected, &found)
+    }
+
+    /// As [`argument`](Error::argument), compiled once.
+    fn of_argument(function: &str, argument: &str, expected: &str, found: &dyn fmt::Display) -> Error {
+        Error::of_kind(Kind::Argument {
             function: function.into(),
             argument: argument.into(),
             expected: expected.into(),
             found: found.to_string(),
-        }))
+        })
     }
 
     /// Names the argument's function or leaf.
     pub(crate) fn of(mut self, place: String) -> Error {
-        if let Kind::Argument { function, .. } = &mut *self.0 {
+        if let Kind::Argument { function, .. } = self.0.kind_mut() {
             *function = place;
         }
         self
@@ -137,7 +181,7 @@ impl Error {
         paths: Vec<String>,
         suggestion: Option<String>,
     ) -> Error {
-        Error(Box::new(Kind::NoMatch { what: what.into(), pattern: pattern.into(), paths, suggestion }))
+        Error::of_kind(Kind::NoMatch { what: what.into(), pattern: pattern.into(), paths, suggestion })
     }
 
     #[doc(hidden)]
@@ -148,12 +192,16 @@ impl Error {
         known: impl IntoIterator<Item = impl Into<String>>,
     ) -> Error {
         let known = known.into_iter().map(Into::into).collect();
-        Error(Box::new(Kind::UnknownName { place: place.into(), what, name: name.into(), known }))
+        Error::of_kind(Kind::UnknownName { place: place.into(), what, name: name.into(), known })
     }
 
     /// Returns an error for an unusable state, or a value meant for one, also for custom transformations.
     pub fn state(place: impl Into<String>, problem: impl Into<String>) -> Error {
-        Error(Box::new(Kind::State { place: place.into(), problem: problem.into() }))
+        Error::of_state(place.into(), problem.into())
+    }
+
+    fn of_state(place: String, problem: String) -> Error {
+        Error::of_kind(Kind::State { place, problem })
     }
 
     pub(crate) fn other_transformation(place: String) -> Error {
@@ -161,7 +209,7 @@ impl Error {
     }
 
     pub(crate) fn mismatch(what: impl Into<String>, mismatch_report: MismatchReport) -> Error {
-        Error(Box::new(Kind::Mismatch { what: what.into(), mismatch_report }))
+        Error::of_kind(Kind::Mismatch { what: what.into(), mismatch_report })
     }
 
     #[cfg(feature = "serde")]
@@ -174,7 +222,7 @@ impl Error {
     #[cfg(feature = "checkpoint")]
     #[doc(hidden)]
     pub fn file(file: impl Into<String>, problem: impl Into<String>) -> Error {
-        Error(Box::new(Kind::File { file: file.into(), problem: problem.into(), refused: false }))
+        Error::of_kind(Kind::File { file: file.into(), problem: problem.into(), refused: false })
     }
 
     /// Returns a system error on a file.
@@ -186,7 +234,7 @@ impl Error {
     pub fn io(file: impl Into<String>, error: &std::io::Error) -> Error {
         use std::io::ErrorKind::{InvalidData, IsADirectory, NotFound, UnexpectedEof};
         let refused = !matches!(error.kind(), NotFound | UnexpectedEof | IsADirectory | InvalidData);
-        Error(Box::new(Kind::File { file: file.into(), problem: error.to_string(), refused }))
+        Error::of_kind(Kind::File { file: file.into(), problem: error.to_string(), refused })
     }
 
     #[cfg(feature = "checkpoint")]
@@ -196,7 +244,7 @@ impl Error {
     }
 
     pub(crate) fn unrecordable(part: &str, problem: &'static str) -> Error {
-        Error(Box::new(Kind::Unrecordable { part: part.into(), problem }))
+        Error::of_kind(Kind::Unrecordable { part: part.into(), problem })
     }
 
     /// Returns an error for a failed collective operation: a rank is gone, late, or calls another operation.
@@ -212,11 +260,11 @@ impl Error {
     ///
     /// [`Collective`]: https://docs.rs/gradchain/latest/gradchain/collective/trait.Collective.html
     pub fn collective(rank: usize, problem: impl Into<String>) -> Error {
-        Error(Box::new(Kind::Collective { rank, problem: problem.into() }))
+        Error::of_kind(Kind::Collective { rank, problem: problem.into() })
     }
 
     pub(crate) fn poisoned() -> Error {
-        Error(Box::new(Kind::Poisoned))
+        Error::of_kind(Kind::Poisoned)
     }
 
     /// Combines all errors into one; also for custom transformations.
@@ -238,26 +286,28 @@ impl Error {
     /// Fails if any of the results is an error: each is on a line of its own.
     pub fn all(results: impl IntoIterator<Item = Result<()>>) -> Result<()> {
         let mut all = Vec::new();
-        for result in results {
-            if let Err(error) = result {
-                all.extend(error.each());
-            }
-        }
+        results.into_iter().for_each(|result| Error::collect(result, &mut all));
         Error::several(all)
+    }
+
+    fn collect(result: Result<()>, all: &mut Vec<Error>) {
+        if let Err(error) = result {
+            all.extend(error.each());
+        }
     }
 
     fn several(mut all: Vec<Error>) -> Result<()> {
         match all.len() {
             0 => Ok(()),
             1 => Err(all.remove(0)),
-            _ => Err(Error(Box::new(Kind::Several(all)))),
+            _ => Err(Error::of_kind(Kind::Several(all))),
         }
     }
 
     pub(crate) fn each(self) -> Vec<Error> {
-        match *self.0 {
+        match self.0.into_kind() {
             Kind::Several(all) => all,
-            kind => vec![Error(Box::new(kind))],
+            kind => vec![Error::of_kind(kind)],
         }
     }
 
@@ -267,11 +317,11 @@ impl Error {
 
     #[cfg(feature = "config")]
     pub(crate) fn is_missing(&self) -> bool {
-        matches!(&*self.0, Kind::Argument { expected, .. } if expected == GIVEN)
+        matches!(self.0.kind(), Kind::Argument { expected, .. } if expected == GIVEN)
     }
 
     fn is(&self, test: fn(&Kind) -> bool) -> bool {
-        match &*self.0 {
+        match self.0.kind() {
             Kind::Several(all) => all.iter().any(|error| error.is(test)),
             kind => test(kind),
         }
@@ -284,7 +334,7 @@ impl Error {
 
     /// Returns every leaf that differs, if two structures did not fit each other; else empty.
     pub fn differences(&self) -> &[Difference] {
-        match &*self.0 {
+        match self.0.kind() {
             Kind::Structure { differences, .. } => differences,
             _ => &[],
         }
@@ -342,7 +392,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.0 {
+        match self.0.kind() {
             Kind::Structure { what, differences } => {
                 write!(f, "{what}: ")?;
                 Lines(differences).fmt(f)

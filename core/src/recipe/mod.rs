@@ -50,12 +50,21 @@ impl Recipe {
     /// assert_eq!(recipe.to_string(), r#"{"clip": {"max_delta": 1.0}}"#);
     /// ```
     pub fn call<'a>(name: &str, arguments: impl IntoIterator<Item = (&'a str, Recipe)>) -> Recipe {
-        Recipe::Map(vec![(name.into(), Recipe::map(arguments))])
+        Recipe::call_of(name, Recipe::map(arguments))
+    }
+
+    fn call_of(name: &str, arguments: Recipe) -> Recipe {
+        Recipe::Map(vec![(name.into(), arguments)])
     }
 
     /// Returns `{key: value, ..}`.
     pub fn map<'a>(entries: impl IntoIterator<Item = (&'a str, Recipe)>) -> Recipe {
-        Recipe::Map(entries.into_iter().map(|(key, value)| (key.into(), value)).collect())
+        Recipe::map_of(&mut entries.into_iter())
+    }
+
+    /// As [`map`](Recipe::map), compiled once.
+    fn map_of(entries: &mut dyn Iterator<Item = (&str, Recipe)>) -> Recipe {
+        Recipe::Map(entries.map(|(key, value)| (key.into(), value)).collect())
     }
 
     /// Returns a text.

@@ -37,9 +37,22 @@ use crate::tree::{LeafSpec, Structure};
 ///
 /// Optax: the `mask` of `masked` and `add_decayed_weights`, a tree of bools or a function that returns one,
 /// distinguished by callability. PyTorch: parameter groups. Differs: a type, see [above](super).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 #[must_use = "a mask does nothing until it is given to a transformation"]
 pub struct Mask(Rule);
+
+// Not derived: derived methods are compiled in each crate that calls them.
+impl Clone for Mask {
+    fn clone(&self) -> Mask {
+        Mask(self.0.clone())
+    }
+}
+
+impl PartialEq for Mask {
+    fn eq(&self, other: &Mask) -> bool {
+        self.0 == other.0
+    }
+}
 
 #[derive(Clone, Debug, PartialEq)]
 enum Rule {
@@ -111,7 +124,12 @@ impl Mask {
     /// # Ok::<(), gradchain::Error>(())
     /// ```
     pub fn paths<P: Into<Arc<str>>>(patterns: impl IntoIterator<Item = P>) -> Mask {
-        Mask(Rule::Paths(patterns.into_iter().map(Pattern::new).collect()))
+        Mask::of_patterns(&mut patterns.into_iter().map(Pattern::new))
+    }
+
+    /// As [`paths`](Mask::paths), compiled once.
+    fn of_patterns(patterns: &mut dyn Iterator<Item = Pattern>) -> Mask {
+        Mask(Rule::Paths(patterns.collect()))
     }
 
     /// Selects the leaves whose path matches any of several [patterns](super#patterns), which may match none.
