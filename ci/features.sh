@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs Clippy, with warnings as errors: on all targets with the default features and with all, on the library with none.
-# `--each` checks the library with each single feature instead; `--subsets`, with every set of at most three features,
-# and with all but these.
+# `--each` checks the library with each single feature instead, and tests the errors about config entries whose features
+# are off. `--subsets` checks it with every set of at most three features, and with all but these.
 #
 # Feature sets share most of Clippy's work. Packages that are built together would share features, so each is named.
 set -euo pipefail
@@ -33,6 +33,7 @@ if [ "${1:-}" = --each ]; then
     for feature in "${features[@]}"; do
         clippy -p gradchain --lib --no-default-features --features "$feature"
     done
+    cargo test --quiet -p gradchain --no-default-features --features config --test missing_features
     exit
 fi
 
