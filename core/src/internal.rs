@@ -30,7 +30,7 @@ pub mod numeric {
 pub mod engine {
     pub use crate::engine::{
         Absent, Arrays, Bounds, Current, Evaluate, Examples, GradientSink, HoldsBack, InnerRuns, LeafSlice, Nested,
-        Observer, Observes, OneElementWithMemory, RuleWithMemory, Stage, Trial, deliver,
+        Observer, Observes, OneElementWithMemory, RuleWithMemory, Stage, Trial, deliver, instantiate,
     };
     pub use crate::error::MismatchReport;
     pub use crate::evaluation_cache::{CachedEvaluation, EvaluationCache};

@@ -1,8 +1,9 @@
 //! Ordered stages: a chain runs them in sequence, a partition side by side.
 
+use core::fmt::Debug;
 use core::ops::ControlFlow::{self, Break, Continue};
 
-use super::erased::{InStep, OnMember, OnView};
+use super::erased::{InStep, OnMember, OnView, View};
 use super::leaf::is_among;
 use super::stage_chunk::{StageChunk, Then};
 use super::tile_driver::{Members, prepare_members};
@@ -17,7 +18,7 @@ use crate::needs::Needs;
 use crate::state::{State, StateWalk};
 
 /// Ordered stages: a tuple, or a `Vec` of boxes.
-pub trait Stages: Transform + Clone {
+pub trait Stages: Transform + Clone + Debug {
     /// As [`Stage::Needs`](super::Stage::Needs), for all stages together.
     type Needs: Needs;
     /// The states of the stages.
@@ -39,6 +40,12 @@ pub trait Stages: Transform + Clone {
     ///
     /// If a stage does not fit the parameters.
     fn init<'c>(&self, at: &mut dyn FnMut(usize, &dyn Transform) -> InitContext<'c>) -> Result<Self::States>;
+
+    /// Returns the values of a step that no stage has begun.
+    fn new_runs(&self, states: &mut Self::States) -> Self::Runs {
+        let _ = states;
+        Self::Runs::default()
+    }
 
     /// Calls `visit` with each stage and its state.
     fn views<'a>(&self, states: &'a Self::States, runs: Option<&Self::Runs>, visit: &mut OnView<'_, 'a>);
@@ -80,21 +87,25 @@ fn rests_by_leaf(chain: &dyn Transform, member: &dyn Transform) -> bool {
     member.holds_back() == HoldsBack::Some && !chain.shape().joins
 }
 
-pub(crate) fn init<S: Stages>(chain: &S, at: &InitContext<'_>) -> Result<S::States> {
+// The closures below come from functions that are not generic over the chain: rustc compiles a closure behind `dyn` for
+// each type that its function is generic over.
+
+/// Returns the context of each member's `init`.
+fn contexts<'c>(chain: &dyn Transform, at: &InitContext<'c>) -> impl FnMut(usize, &dyn Transform) -> InitContext<'c> {
     let mut next = *at;
-    chain.init(&mut |_, member| {
+    move |_, member| {
         let at = next;
         next.by_leaf |= rests_by_leaf(chain, member);
         at
-    })
+    }
+}
+
+pub(crate) fn init<S: Stages>(chain: &S, at: &InitContext<'_>) -> Result<S::States> {
+    chain.init(&mut contexts(chain, at))
 }
 
 pub(crate) fn begin<S: Stages>(chain: &S, states: &mut S::States, at: &StepContext<'_>) -> ChainRun<S::Runs> {
-    let mut run = ChainRun::default();
-    chain.in_step(states, &mut run.members, &mut |_, member| {
-        member.reset();
-        Continue(())
-    });
+    let mut run = ChainRun { members: chain.new_runs(states), begun: 0, partly: false };
     begin_reached(chain, states, &mut run, at);
     run
 }
@@ -106,28 +117,27 @@ fn begin_reached<S: Stages>(
     ChainRun { members, begun, partly }: &mut ChainRun<S::Runs>,
     at: &StepContext<'_>,
 ) {
-    let mut at = *at;
-    chain.in_step(states, members, &mut |i, member| {
-        *begun = i + 1;
-        begin_next(chain, member, partly, &mut at)
-    });
+    chain.in_step(states, members, &mut begins(chain, *at, begun, partly));
 }
 
-fn begin_next<'a>(
+fn begins<'a>(
     chain: &dyn Transform,
-    member: &mut dyn InStep<'a>,
+    mut at: StepContext<'a>,
+    begun: &mut usize,
     partly: &mut bool,
-    at: &mut StepContext<'a>,
-) -> ControlFlow<()> {
-    member.begin(at);
-    let Some(emission) = member.emission().filter(|emission| emission.reaches_next()) else { return Break(()) };
-    at.by_leaf |= rests_by_leaf(chain, member.transform());
-    // A chain that joins leaves runs on all of them.
-    if emission == Emission::Partly && !chain.shape().joins {
-        *partly = true;
-        at.resting = resting_from(at.resting, member.resting());
+) -> impl FnMut(usize, &mut dyn InStep<'a>) -> ControlFlow<()> {
+    move |i, member| {
+        *begun = i + 1;
+        member.begin(&at);
+        let Some(emission) = member.emission().filter(|emission| emission.reaches_next()) else { return Break(()) };
+        at.by_leaf |= rests_by_leaf(chain, member.transform());
+        // A chain that joins leaves runs on all of them.
+        if emission == Emission::Partly && !chain.shape().joins {
+            *partly = true;
+            at.resting = resting_from(at.resting, member.resting());
+        }
+        Continue(())
     }
-    Continue(())
 }
 
 pub(crate) fn barrier<S: Stages>(
@@ -135,15 +145,27 @@ pub(crate) fn barrier<S: Stages>(
     states: &mut S::States,
     run: &mut ChainRun<S::Runs>,
     outer: &StepContext<'_>,
-    mut index: usize,
+    index: usize,
     sums: Sums<'_>,
     tree: &mut WholeTree<'_>,
 ) {
-    let (mut at, mut sums, partly) = (*outer, sums, run.partly);
-    chain.in_step(states, &mut run.members, &mut |i, member| {
-        let shape = chain.shape_of(i);
+    let mut at = *outer;
+    chain.in_step(states, &mut run.members, &mut handles_barrier(chain, run.partly, &mut at, index, sums, tree));
+    begin_reached(chain, states, run, outer);
+}
+
+fn handles_barrier<'a>(
+    chain: &dyn Transform,
+    partly: bool,
+    at: &mut StepContext<'a>,
+    mut index: usize,
+    mut sums: Sums<'a>,
+    tree: &mut WholeTree<'_>,
+) -> impl FnMut(usize, &mut dyn InStep<'a>) -> ControlFlow<()> {
+    move |_, member| {
+        let shape = member.transform().shape();
         if index < shape.barriers {
-            member.barrier(&at, index, sums, tree);
+            member.barrier(at, index, sums, tree);
             return Break(());
         }
         index -= shape.barriers;
@@ -154,8 +176,7 @@ pub(crate) fn barrier<S: Stages>(
             sums.resting = at.resting;
         }
         Continue(())
-    });
-    begin_reached(chain, states, run, outer);
+    }
 }
 
 pub(crate) fn finish<S: Stages>(
@@ -165,39 +186,61 @@ pub(crate) fn finish<S: Stages>(
     sums: Sums<'_>,
     outcome: &mut Outcome,
 ) {
-    let mut sums = sums;
-    chain.in_step(states, &mut run.members, &mut |i, member| {
+    chain.in_step(states, &mut run.members, &mut finishes(run.partly, sums, outcome));
+}
+
+fn finishes<'a>(
+    partly: bool,
+    mut sums: Sums<'a>,
+    outcome: &mut Outcome,
+) -> impl FnMut(usize, &mut dyn InStep<'a>) -> ControlFlow<()> {
+    move |_, member| {
+        let shape = member.transform().shape();
         if !member.finish(sums, outcome) {
             return Break(());
         }
-        sums = sums.skip(chain.shape_of(i).sums);
-        if run.partly {
+        sums = sums.skip(shape.sums);
+        if partly {
             sums.resting = resting_from(sums.resting, member.resting());
         }
         Continue(())
-    });
+    }
 }
 
 pub(crate) fn emission<S: Stages>(chain: &S, states: &S::States, run: &ChainRun<S::Runs>) -> Emission {
     let (mut last, mut emission) = (0, Emission::Updates);
-    chain.views(states, Some(&run.members), &mut |i, member| {
-        (last, emission) = (i, member.emission().unwrap_or(Emission::Undecided));
-        if emission.reaches_next() { Continue(()) } else { Break(()) }
-    });
+    chain.views(states, Some(&run.members), &mut last_emission(&mut last, &mut emission));
     match emission.end() {
         _ if run.partly && emission.reaches_next() => Emission::Partly,
-        Some(_) => emission.after((0..last).map(|i| chain.shape_of(i).barriers).sum()),
+        Some(_) => {
+            let mut barriers = 0;
+            for i in 0..last {
+                barriers += chain.shape_of(i).barriers;
+            }
+            emission.after(barriers)
+        }
         None => emission,
+    }
+}
+
+fn last_emission<'a>(last: &mut usize, emission: &mut Emission) -> impl FnMut(usize, &dyn View<'a>) -> ControlFlow<()> {
+    |i, member| {
+        (*last, *emission) = (i, member.emission().unwrap_or(Emission::Undecided));
+        if emission.reaches_next() { Continue(()) } else { Break(()) }
     }
 }
 
 pub(crate) fn resting<'a, S: Stages>(chain: &S, states: &'a S::States) -> &'a [bool] {
     let mut resting: &[bool] = &[];
-    chain.views(states, None, &mut |_, member| {
-        resting = resting_from(resting, member.resting());
-        Continue(())
-    });
+    chain.views(states, None, &mut last_resting(&mut resting));
     resting
+}
+
+fn last_resting<'a>(resting: &mut &'a [bool]) -> impl FnMut(usize, &dyn View<'a>) -> ControlFlow<()> {
+    |_, member| {
+        *resting = resting_from(resting, member.resting());
+        Continue(())
+    }
 }
 
 struct OnLeaf<'a, S: Stages> {
@@ -225,6 +268,16 @@ impl<S: Stages, C: Real> Members<C> for OnLeaf<'_, S> {
     }
 }
 
+fn up_to_resting<'a>(leaf: usize, len: &mut usize) -> impl FnMut(usize, &dyn View<'a>) -> ControlFlow<()> {
+    move |i, member| match is_among(member.resting(), leaf) {
+        true => {
+            *len = (*len).min(i + 1);
+            Break(())
+        }
+        false => Continue(()),
+    }
+}
+
 pub(crate) fn prepare_chunk<S: Stages, C: Real>(
     chain: &S,
     states: &S::States,
@@ -235,40 +288,44 @@ pub(crate) fn prepare_chunk<S: Stages, C: Real>(
     let mut len = run.begun;
     if run.partly {
         // A leaf that rests in a member skips all later members.
-        chain.views(states, Some(&run.members), &mut |i, member| match is_among(member.resting(), at.leaf) {
-            true => {
-                len = len.min(i + 1);
-                Break(())
-            }
-            false => Continue(()),
-        });
+        chain.views(states, Some(&run.members), &mut up_to_resting(at.leaf, &mut len));
     }
     prepare_members(&OnLeaf { chain, states, runs: &run.members, len }, at, then);
 }
 
-pub(crate) fn state_bytes<S: Stages>(
-    chain: &S,
-    states: &S::States,
+pub(crate) fn state_bytes<S: Stages>(chain: &S, states: &S::States, leaf: usize, at: usize, range: PassRange) -> usize {
+    let mut bytes = 0;
+    chain.views(states, None, &mut all_bytes(leaf, at, range, &mut bytes));
+    bytes
+}
+
+fn all_bytes<'a>(
     leaf: usize,
     mut at: usize,
     range: PassRange,
-) -> usize {
-    let mut bytes = 0;
-    chain.views(states, None, &mut |i, member| {
-        bytes += member.state_bytes(leaf, at, range);
-        at += chain.shape_of(i).barriers;
+    bytes: &mut usize,
+) -> impl FnMut(usize, &dyn View<'a>) -> ControlFlow<()> {
+    move |_, member| {
+        *bytes += member.state_bytes(leaf, at, range);
+        at += member.transform().shape().barriers;
         Continue(())
-    });
-    bytes
+    }
 }
 
 pub fn read<'a, S: Stages>(chain: &S, states: &'a S::States, walk: &mut StateWalk<'a, '_>) -> Result<()> {
     let mut done = Ok(());
-    chain.views(states, None, &mut |i, member| {
-        done = walk.member(i, &mut |walk| member.read(walk));
-        if done.is_ok() { Continue(()) } else { Break(()) }
-    });
+    chain.views(states, None, &mut reads(walk, &mut done));
     done
+}
+
+fn reads<'a>(
+    walk: &mut StateWalk<'a, '_>,
+    done: &mut Result<()>,
+) -> impl FnMut(usize, &dyn View<'a>) -> ControlFlow<()> {
+    |i, member| {
+        *done = walk.member(i, &mut |walk| member.read(walk));
+        if done.is_ok() { Continue(()) } else { Break(()) }
+    }
 }
 
 /// Implements the [`Stage`](super::Stage) methods that all chains share.
@@ -307,6 +364,9 @@ macro_rules! chain_methods {
         }
 
         fn emission(&self, state: &Self::State, run: &Self::Run) -> Emission {
+            if const { <Self as Stage>::ALWAYS_EMITS } {
+                return Emission::Updates;
+            }
             $crate::engine::chain::emission(self, state, run)
         }
 

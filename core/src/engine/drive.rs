@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "disjoint slices of raw leaves on many threads; see `memory`")]
 
 use core::ptr::NonNull;
+use std::sync::OnceLock;
 
 use super::chunks::Chunks;
 use super::context::ParamSource;
@@ -15,9 +16,11 @@ use super::sink::Sink;
 use super::tile::TileScratch;
 use super::transform::checked_shape;
 use super::walk::{Start, Walk};
-use super::{Emission, EvaluateLoss, Outcome, PassStructure, Stage, StepContext, Sums, WholeTree};
+use super::{
+    Emission, Evaluate, EvaluateLoss, Objective, Outcome, PassStructure, Stage, StepContext, Sums, Transform, WholeTree,
+};
 use crate::element::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::{Buffer, RawSlice};
 use crate::tree::{LeafSpec, Structure};
 
@@ -49,7 +52,7 @@ impl Work {
     /// # Errors
     ///
     /// If the transformation has too many barriers.
-    pub(crate) fn new<T: Stage>(structure: &Structure, transformation: &T) -> Result<Work> {
+    pub(crate) fn new(structure: &Structure, transformation: &dyn Transform) -> Result<Work> {
         Work::new_for(structure, &vec![true; structure.len()], transformation)
     }
 
@@ -58,7 +61,7 @@ impl Work {
     /// # Errors
     ///
     /// As [`new`](Work::new).
-    pub(crate) fn new_for<T: Stage>(structure: &Structure, active: &[bool], transformation: &T) -> Result<Work> {
+    pub(crate) fn new_for(structure: &Structure, active: &[bool], transformation: &dyn Transform) -> Result<Work> {
         Ok(Work::of_shape(structure, active, checked_shape(transformation)?))
     }
 
@@ -116,7 +119,40 @@ impl Work {
         objective: Option<&mut (dyn EvaluateLoss + '_)>,
         sink: Sink<'_>,
     ) -> Outcome {
-        self.run(&mut Running { transformation, state, run: None }, at, objective, sink)
+        self.run(&mut RunningChain::new(transformation, state), at, objective, sink)
+    }
+
+    /// Checks and runs a step of a chain; returns an error of the objective, the device or a part. The state counts as
+    /// poisoned from the first change until the step completes.
+    pub(crate) fn checked_step(
+        &mut self,
+        chain: &mut dyn ErasedChain,
+        poisoned: &mut bool,
+        at: &StepContext<'_>,
+        objective: Option<&mut (dyn Evaluate + '_)>,
+        sink: Sink<'_>,
+    ) -> Result<Outcome> {
+        let failure = OnceLock::new();
+        let at = &StepContext { failure: Some(&failure), ..*at };
+        let params = ParamSource::Leaves(&self.params);
+        chain.check(&StepContext { params, rows: &self.rows.leaves, absent: &self.absent, ..*at })?;
+        *poisoned = true;
+        #[allow(clippy::redundant_closure, reason = "it shortens the borrow")]
+        let mut objective = objective.map(|evaluate| Objective::new(evaluate));
+        let evaluate_loss = objective.as_mut().map(|objective| objective as &mut dyn EvaluateLoss);
+        let outcome = self.run(chain, at, evaluate_loss, sink);
+        self.params.clear();
+        self.grads.clear();
+        let error = objective.and_then(|objective| objective.error).or(failure.into_inner());
+        if let Some(error) = error.or_else(|| chain.error()) {
+            return Err(error);
+        }
+        *poisoned = false;
+        #[cfg(feature = "tracing")]
+        if outcome.skipped {
+            tracing::warn!(target: "gradchain", emitted = outcome.emitted, "a step discarded its gradients");
+        }
+        Ok(outcome)
     }
 
     /// Runs a step; compiled once for all chains.
@@ -222,7 +258,8 @@ impl Work {
     }
 }
 
-pub(super) trait ErasedChain {
+pub(crate) trait ErasedChain {
+    fn check(&self, at: &StepContext<'_>) -> Result<()>;
     fn begin(&mut self, at: &StepContext<'_>);
     /// True if the engine, not a device, runs the passes.
     fn is_on_host(&self) -> bool {
@@ -234,17 +271,31 @@ pub(super) trait ErasedChain {
     /// Returns false if the barrier failed.
     fn barrier(&mut self, at: &StepContext<'_>, number: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>) -> bool;
     fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome);
+    /// Returns the device's error.
+    fn error(&mut self) -> Option<Error> {
+        None
+    }
 }
 
 /// A chain in a step.
-pub(super) struct Running<'a, T: Stage> {
+pub(crate) struct RunningChain<'a, T: Stage> {
     pub(super) transformation: &'a T,
     pub(super) state: &'a mut T::State,
     /// `Some` once the step has begun.
     pub(super) run: Option<T::Run>,
 }
 
-impl<T: Stage> ErasedChain for Running<'_, T> {
+impl<'a, T: Stage> RunningChain<'a, T> {
+    pub(crate) fn new(transformation: &'a T, state: &'a mut T::State) -> Self {
+        RunningChain { transformation, state, run: None }
+    }
+}
+
+impl<T: Stage> ErasedChain for RunningChain<'_, T> {
+    fn check(&self, at: &StepContext<'_>) -> Result<()> {
+        self.transformation.check(self.state, at)
+    }
+
     fn begin(&mut self, at: &StepContext<'_>) {
         self.run = Some(self.transformation.begin(self.state, at));
     }

@@ -47,7 +47,7 @@ pub(crate) struct Viewed<'s, 'a, S: Stage> {
 
 impl<'a, S: Stage> View<'a> for Viewed<'_, 'a, S> {
     fn transform(&self) -> &dyn Transform {
-        self.stage
+        self.stage.as_dyn()
     }
     fn check(&self, at: &StepContext<'_>) -> Result<()> {
         self.stage.check(self.state, at)
@@ -84,7 +84,7 @@ impl<'s, 'a, S: Stage> Running<'s, 'a, S> {
 
 impl<'a, S: Stage> InStep<'a> for Running<'_, 'a, S> {
     fn transform(&self) -> &dyn Transform {
-        self.stage
+        self.stage.as_dyn()
     }
     fn begin(&mut self, at: &StepContext<'_>) {
         if let (Some(state), None) = (&mut self.state, &self.run) {

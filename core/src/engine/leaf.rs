@@ -90,6 +90,8 @@ pub(crate) fn read_here<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, to: Option<&
     read_range(leaf, spec, spec.here(), to);
 }
 
+/// Not inlined: shared by all chains.
+#[inline(never)]
 fn read_range<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, range: Range<usize>, to: Option<&mut [C]>) {
     let Some(to) = to else { return };
     assert_eq!(to.len(), range.len(), "the buffer must have the length of the range of leaf `{spec}`");

@@ -42,7 +42,7 @@ impl Nested {
     ///
     /// If the transformation has too many barriers.
     pub fn new<T: Stage>(structure: &Structure, active: &[bool], transformation: &T) -> Result<Nested> {
-        let work = Work::new_for(structure, active, transformation)?;
+        let work = Work::new_for(structure, active, transformation.as_dyn())?;
         Ok(Nested { structure: structure.clone(), active: active.into(), work })
     }
 

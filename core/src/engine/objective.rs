@@ -40,7 +40,7 @@ pub struct GradientSink<'a> {
 impl GradientSink<'_> {
     /// Copies a gradient with the parameters' structure.
     pub(crate) fn take<G: Tree + ?Sized>(self, gradient: &G) -> Result<()> {
-        table::grads(gradient, self.structure, self.table, self.path)?;
+        table::grads(&|walk| gradient.walk(walk), self.structure, self.table, self.path)?;
         for (leaf, (from, spec)) in self.table.iter().zip(self.structure.leaves()).enumerate() {
             match self.to.dtype(leaf) {
                 Some(DType::F64) => read_leaf::<f64>(from, spec, self.to.get_mut(leaf)),

@@ -3,15 +3,14 @@
 use core::ops::Range;
 
 use super::context::StepContext;
-use super::drive::{ErasedChain, Running, Work};
+use super::drive::{ErasedChain, RunningChain};
 use super::remote::OnDevice;
-use super::sink::Sink;
 use super::stage_chunk::{Next, OnTile, StageChunk};
 use super::tile::{Tile, TileScratch};
 use super::walk::Walk;
 use super::{Emission, Outcome, PassRange, Stage, StageOffset, Sums, WholeTree};
 use crate::element::Real;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::tree::Structure;
 
 pub(crate) use super::chunks::CHUNK;
@@ -30,26 +29,23 @@ pub(crate) trait Remote<T: Stage>: RemoteTree {
     fn error(&mut self) -> Option<Error>;
 }
 
-impl Work {
-    /// As [`step`](Work::step), on a device.
-    pub(crate) fn step_on_device<T: Stage>(
-        &mut self,
-        transformation: &T,
-        state: &mut T::State,
-        at: &StepContext<'_>,
-        device: &mut (dyn Remote<T> + '_),
-    ) -> Outcome {
-        let chain = Running { transformation, state, run: None };
-        self.run(&mut RunningOnDevice { chain, device }, at, None, Sink::Params)
-    }
-}
-
-struct RunningOnDevice<'a, 'r, T: Stage> {
-    chain: Running<'a, T>,
+/// A chain in a step on a device.
+pub(crate) struct RunningOnDevice<'a, 'r, T: Stage> {
+    chain: RunningChain<'a, T>,
     device: &'a mut (dyn Remote<T> + 'r),
 }
 
+impl<'a, 'r, T: Stage> RunningOnDevice<'a, 'r, T> {
+    pub(crate) fn new(transformation: &'a T, state: &'a mut T::State, device: &'a mut (dyn Remote<T> + 'r)) -> Self {
+        RunningOnDevice { chain: RunningChain::new(transformation, state), device }
+    }
+}
+
 impl<T: Stage> ErasedChain for RunningOnDevice<'_, '_, T> {
+    fn check(&self, at: &StepContext<'_>) -> Result<()> {
+        self.chain.check(at)
+    }
+
     fn begin(&mut self, at: &StepContext<'_>) {
         self.chain.begin(at);
     }
@@ -63,7 +59,7 @@ impl<T: Stage> ErasedChain for RunningOnDevice<'_, '_, T> {
     }
 
     fn pass(&mut self, walk: Walk<'_>, _: &mut TileScratch) -> Option<Vec<f64>> {
-        let Running { transformation, state, run } = &self.chain;
+        let RunningChain { transformation, state, run } = &self.chain;
         self.device.pass(&Pass::of(*transformation, (&**state, run.as_ref()?), &walk))
     }
 
@@ -75,6 +71,10 @@ impl<T: Stage> ErasedChain for RunningOnDevice<'_, '_, T> {
 
     fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome) {
         self.chain.finish(sums, outcome);
+    }
+
+    fn error(&mut self) -> Option<Error> {
+        self.device.error()
     }
 }
 

@@ -45,7 +45,11 @@ impl<'a> SlotList<'a> {
     /// Returns true if loops access every array directly.
     #[inline]
     pub(super) fn is_stored(&self, is_stored: impl Fn(DType) -> bool) -> bool {
-        self.statistics.is_none() && self.slots[..self.len].iter().flatten().all(|slot| is_stored(slot.dtype()))
+        let mut all = self.statistics.is_none();
+        for slot in self.slots[..self.len].iter().flatten() {
+            all &= is_stored(slot.dtype());
+        }
+        all
     }
 
     pub(super) fn slots(&self) -> &RawSlots {

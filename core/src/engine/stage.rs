@@ -1,6 +1,7 @@
-use core::ops::ControlFlow::{Break, Continue};
+use core::fmt::Debug;
+use core::ops::ControlFlow::{self, Break, Continue};
 
-use super::erased::OnView;
+use super::erased::{OnMember, OnView, Running, Viewed};
 use super::stage_chunk::{StageChunk, Then};
 use super::{
     Contribution, Emission, InitContext, Outcome, PassRange, PassStructure, SlotAccess, SlotAccesses, SlotList,
@@ -9,7 +10,7 @@ use super::{
 use crate::element::Real;
 use crate::error::{Error, Result};
 use crate::needs::Needs;
-use crate::state::{State, StateWalk};
+use crate::state::{State, StateWalk, StateWalkMut};
 
 /// A transformation with its types: state, the scalars of a step, and element loops.
 ///
@@ -28,7 +29,7 @@ use crate::state::{State, StateWalk};
     note = "in a generic function, require `T: GradientTransformation<Needs = Nothing>`, with \
             `gradchain::needs::Nothing`"
 )]
-pub trait Stage: Transform + Clone {
+pub trait Stage: Transform + Clone + Debug {
     // Once a step.
 
     /// The inputs of a step besides gradients, such as [`needs::Nothing`](crate::needs::Nothing).
@@ -47,6 +48,31 @@ pub trait Stage: Transform + Clone {
     ///
     /// If a mask or label does not fit the parameters.
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State>;
+
+    /// Calls `visit` with this stage and its state. Not inlined, as [`visit_in_step`](Stage::visit_in_step) is not: a
+    /// crate that chains a stage shares the methods of the crate that has instantiated them.
+    #[inline(never)]
+    fn visit_view<'a>(
+        &self,
+        number: usize,
+        state: &'a Self::State,
+        run: Option<&Self::Run>,
+        visit: &mut OnView<'_, 'a>,
+    ) -> ControlFlow<()> {
+        visit(number, &Viewed { stage: self, state, run })
+    }
+
+    /// Calls `visit` with this stage in a step.
+    #[inline(never)]
+    fn visit_in_step<'a>(
+        &self,
+        number: usize,
+        state: &'a mut Self::State,
+        run: &mut Option<Self::Run>,
+        visit: &mut OnMember<'_, 'a>,
+    ) -> ControlFlow<()> {
+        visit(number, &mut Running::new(self, state, run))
+    }
 
     /// Calls `visit` with each member and its state. The default methods forward to the members in order.
     fn views<'a>(&self, state: &'a Self::State, run: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
@@ -89,6 +115,9 @@ pub trait Stage: Transform + Clone {
     fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         let _ = (state, run, sums, outcome);
     }
+
+    /// True if every step emits updates, decided at its start: [`emission`](Stage::emission) is constant.
+    const ALWAYS_EMITS: bool = false;
 
     /// Returns the output mode of this step, if decided. Called after `begin` and each barrier.
     #[inline(always)]
@@ -183,6 +212,17 @@ pub trait Stage: Transform + Clone {
         });
         bytes
     }
+}
+
+/// Instantiates the methods that crates share, where a static refers to this function.
+pub fn instantiate<T: Stage>(stage: &T, at: &InitContext<'_>) {
+    if let Ok(mut state) = stage.init_state(at) {
+        let _ = stage.visit_view(0, &state, None, &mut |_, _| Break(()));
+        let _ = stage.visit_in_step(0, &mut state, &mut None, &mut |_, _| Break(()));
+        state.walk(&mut StateWalk::new(&mut |_, _| {}));
+        state.walk_mut(&mut StateWalkMut::new(&mut |_, _| {}));
+    }
+    let _ = stage.as_dyn().describe();
 }
 
 impl StepContext<'_> {

@@ -4,7 +4,7 @@ use super::leaf::{Table, TableLeaf};
 use super::rows::{Rows, differences};
 use crate::element::DType;
 use crate::error::{Error, Result};
-use crate::tree::{Difference, LeafParts, LeafSpec, Structure, Tree, TreeMut, Walk, WalkMut};
+use crate::tree::{Difference, LeafMut, LeafParts, LeafSpec, Structure, Tree, TreeMut, Walk, WalkMut};
 
 const GRADIENTS: &str = "gradients";
 const PARAMS: &str = "parameters";
@@ -125,18 +125,15 @@ impl<'s> Check<'s> {
         }
     }
 
-    fn finish<T: Tree + ?Sized>(mut self, table: &mut Table, tree: &T) -> Result<()> {
+    /// Completes the check of a tree, given its walk.
+    fn finish<'a>(mut self, table: &mut Table, tree: &dyn Fn(&mut Walk<'a, '_>)) -> Result<()> {
         if self.absent.is_some() {
             self.mark_missing(table, self.structure.len() - table.len());
         }
-        if self.same && table.len() == self.structure.len() {
-            Ok(())
-        } else {
-            Err(self.mismatch_report(&|walk| tree.walk(walk)))
-        }
+        if self.same && table.len() == self.structure.len() { Ok(()) } else { Err(self.mismatch_report(tree)) }
     }
 
-    /// Describes the differences of a tree. Its walk is a trait object, so that this is compiled once.
+    /// Describes the differences of a tree.
     #[cold]
     fn mismatch_report<'a>(&self, tree: &dyn Fn(&mut Walk<'a, '_>)) -> Error {
         let (mut leaves, mut of_rows) = (Vec::new(), Vec::new());
@@ -204,8 +201,10 @@ pub(crate) fn grads_mut<G: TreeMut + ?Sized>(
     write(tree, table, path, Check { absent, advice, on_types: IN_PLACE, ..Check::of(GRADIENTS, structure) })
 }
 
-pub(crate) fn params<P: Tree + ?Sized>(
-    tree: &P,
+// Trees behind their walks: these functions are compiled once for all trees.
+
+pub(crate) fn params<'a>(
+    tree: &dyn Fn(&mut Walk<'a, '_>),
     structure: &Structure,
     table: &mut Table,
     path: &mut String,
@@ -213,8 +212,8 @@ pub(crate) fn params<P: Tree + ?Sized>(
     read(tree, table, path, Check::of(PARAMS, structure))
 }
 
-pub(crate) fn grads<G: Tree + ?Sized>(
-    tree: &G,
+pub(crate) fn grads<'a>(
+    tree: &dyn Fn(&mut Walk<'a, '_>),
     structure: &Structure,
     table: &mut Table,
     path: &mut String,
@@ -222,9 +221,20 @@ pub(crate) fn grads<G: Tree + ?Sized>(
     read(tree, table, path, Check { fits: exact, on_types: LITERALS, ..Check::of(GRADIENTS, structure) })
 }
 
+fn read<'a>(
+    tree: &dyn Fn(&mut Walk<'a, '_>),
+    table: &mut Table,
+    path: &mut String,
+    mut check: Check<'_>,
+) -> Result<()> {
+    table.clear();
+    tree(&mut Walk::new(path, &mut |path, leaf| check.leaf(table, path, &leaf.parts)));
+    check.finish(table, tree)
+}
+
 /// Fills a table with gradients: some may be row-sparse, or missing if `absent` is given.
-pub(crate) fn grads_or_rows<G: Tree + ?Sized>(
-    tree: &G,
+pub(crate) fn grads_or_rows<'a>(
+    tree: &dyn Fn(&mut Walk<'a, '_>),
     structure: &Structure,
     table: &mut Table,
     rows: &mut Rows,
@@ -234,7 +244,7 @@ pub(crate) fn grads_or_rows<G: Tree + ?Sized>(
 ) -> Result<()> {
     table.clear();
     let mut check = Check { fits: exact, absent, advice, on_types: LITERALS, ..Check::of(GRADIENTS, structure) };
-    tree.walk(&mut Walk::of_rows(path, &mut |path, leaf| match leaf.rows {
+    tree(&mut Walk::of_rows(path, &mut |path, leaf| match leaf.rows {
         Some(indices) => check.rows(table, path, &leaf.parts, indices, rows),
         None => check.leaf(table, path, &leaf.parts),
     }));
@@ -248,14 +258,13 @@ fn exact(ours: DType, theirs: DType) -> bool {
 
 fn write<T: TreeMut + ?Sized>(tree: &mut T, table: &mut Table, path: &mut String, mut check: Check<'_>) -> Result<()> {
     table.clear();
-    tree.walk_mut(&mut WalkMut::new(path, &mut |path, leaf| check.leaf(table, path, &leaf.parts)));
-    check.finish(table, tree)
+    tree.walk_mut(&mut WalkMut::new(path, &mut adds(&mut check, table)));
+    check.finish(table, &|walk| tree.walk(walk))
 }
 
-fn read<T: Tree + ?Sized>(tree: &T, table: &mut Table, path: &mut String, mut check: Check<'_>) -> Result<()> {
-    table.clear();
-    tree.walk(&mut Walk::new(path, &mut |path, leaf| check.leaf(table, path, &leaf.parts)));
-    check.finish(table, tree)
+/// Not a closure of [`write`], which is compiled for each tree.
+fn adds<'a>(check: &mut Check<'_>, table: &mut Table) -> impl FnMut(&str, LeafMut<'a>) {
+    |path, leaf| check.leaf(table, path, &leaf.parts)
 }
 
 #[cfg(test)]

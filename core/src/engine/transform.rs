@@ -1,7 +1,5 @@
 //! The type-erased protocol of a transformation.
 
-use core::fmt;
-
 use super::{Absent, HoldsBack, PassStructure, Skips, Summary};
 use crate::arguments::Visit;
 use crate::error::{Error, Result};
@@ -11,43 +9,36 @@ use crate::recipe::Recipe;
 /// A transformation without its types.
 ///
 /// The default methods describe a chain of the [`members`](Transform::members).
-pub trait Transform: fmt::Debug + Send + Sync + 'static {
+pub trait Transform: Send + Sync + 'static {
+    /// Returns itself. The default methods use it, so that each is compiled once for all types.
+    fn as_dyn(&self) -> &dyn Transform;
+
     /// Calls `visit` with each member, in order.
     fn members(&self, visit: &mut dyn FnMut(&dyn Transform));
 
     /// Returns barriers and reductions.
     fn shape(&self) -> PassStructure {
-        let mut shape = PassStructure::EMPTY;
-        self.members(&mut |member| shape = shape.then(member.shape()));
-        shape
+        shape_of_members(self.as_dyn())
     }
 
     /// Returns the inputs besides gradients, perhaps fewer than the type declares.
     fn needs(&self) -> Level {
-        let mut needs = Level::Nothing;
-        self.members(&mut |member| needs = needs.max(member.needs()));
-        needs
+        greatest(self.as_dyn(), Level::Nothing, Transform::needs)
     }
 
     /// Returns the treatment of leaves without a gradient.
     fn absent(&self) -> Absent {
-        let mut absent = Absent::Rests;
-        self.members(&mut |member| absent = absent.max(member.absent()));
-        absent
+        greatest(self.as_dyn(), Absent::Rests, Transform::absent)
     }
 
     /// Returns true if state covers a window of steps, of which a resting leaf would see a part.
     fn has_windows(&self) -> bool {
-        let mut has_windows = false;
-        self.members(&mut |member| has_windows |= member.has_windows());
-        has_windows
+        greatest(self.as_dyn(), false, Transform::has_windows)
     }
 
     /// Returns whether a step may emit [`Partly`](super::Emission::Partly) or [`Nothing`](super::Emission::Nothing).
     fn holds_back(&self) -> HoldsBack {
-        let mut holds_back = HoldsBack::Never;
-        self.members(&mut |member| holds_back = holds_back.max(member.holds_back()));
-        holds_back
+        greatest(self.as_dyn(), HoldsBack::Never, Transform::holds_back)
     }
 
     /// Adds the places where [`skip_absent`](crate::wrapper::skip_absent) lets leaves lack gradients; returns false if
@@ -60,7 +51,7 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
     ///
     /// If one is out of its range.
     fn validate(&self) -> Result<()> {
-        Error::all(of_members(&|visit| self.members(visit), Transform::validate))
+        validate_members(self.as_dyn())
     }
 
     /// Visits the arguments, without those of members.
@@ -70,35 +61,55 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the structure of the transformation, with the effect of each part on updates.
     fn summary(&self) -> Summary {
-        Summary::Chain(of_members(&|visit| self.members(visit), Transform::summary))
+        chain_summary(self.as_dyn())
     }
 
     /// Returns the construction of the transformation as data.
     fn recipe(&self) -> Recipe {
-        chain_recipe(of_members(&|visit| self.members(visit), Transform::recipe))
+        chain_recipe(self.as_dyn())
     }
 
     /// Describes the transformation in one line, for messages and [`Plan`](super::Plan).
     fn describe(&self) -> String {
-        chain_description(of_members(&|visit| self.members(visit), Transform::describe))
+        chain_description(self.as_dyn())
     }
 }
 
-/// Calls a function with each member.
-type ForEachMember<'a> = &'a dyn Fn(&mut dyn FnMut(&dyn Transform));
-
-/// Returns `get` of each member. It is compiled once for all transformations, as the next two functions are.
-fn of_members<T>(members: ForEachMember<'_>, get: fn(&dyn Transform) -> T) -> Vec<T> {
+/// Returns `get` of each member.
+fn of_members<T>(of: &dyn Transform, get: fn(&dyn Transform) -> T) -> Vec<T> {
     let mut all = Vec::new();
-    members(&mut |member| all.push(get(member)));
+    of.members(&mut |member| all.push(get(member)));
     all
 }
 
-fn chain_recipe(members: Vec<Recipe>) -> Recipe {
-    Recipe::Map(vec![("chain".into(), Recipe::List(members))])
+/// Returns the greatest value of the members, at least `least`. Not inlined: shared by all chains.
+#[inline(never)]
+fn greatest<T: Ord + Copy>(of: &dyn Transform, least: T, get: fn(&dyn Transform) -> T) -> T {
+    let mut greatest = least;
+    of.members(&mut |member| greatest = greatest.max(get(member)));
+    greatest
 }
 
-fn chain_description(mut members: Vec<String>) -> String {
+fn shape_of_members(of: &dyn Transform) -> PassStructure {
+    let mut shape = PassStructure::EMPTY;
+    of.members(&mut |member| shape = shape.then(member.shape()));
+    shape
+}
+
+fn validate_members(of: &dyn Transform) -> Result<()> {
+    Error::all(of_members(of, Transform::validate))
+}
+
+fn chain_summary(of: &dyn Transform) -> Summary {
+    Summary::Chain(of_members(of, Transform::summary))
+}
+
+fn chain_recipe(of: &dyn Transform) -> Recipe {
+    Recipe::Map(vec![("chain".into(), Recipe::List(of_members(of, Transform::recipe)))])
+}
+
+fn chain_description(of: &dyn Transform) -> String {
+    let mut members = of_members(of, Transform::describe);
     members.retain(|member| *member != EMPTY);
     format!("chain({})", members.join(", "))
 }

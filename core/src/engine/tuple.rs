@@ -1,15 +1,15 @@
 //! Chains as tuples of their members.
 
 use super::chain::{self, ChainRun, Stages, chain_methods};
-use super::erased::{OnMember, OnView, Running, Viewed};
+use super::erased::{OnMember, OnView};
 use super::limits::{MAX_BARRIERS, MAX_SLOTS};
 use super::stage_chunk::{StageChunk, Then};
 use super::sums::{MAX_SUMS, split_sums};
 use super::tile_driver::fused_loop;
 use super::transform::Transform;
 use super::{
-    Contribution, Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, Skips, SlotAccess, SlotAccesses,
-    SlotList, Stage, StepContext, Sums, TileScratch, Walk, WholeTree, append, run_own_loops,
+    Absent, Contribution, Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, Skips, SlotAccess,
+    SlotAccesses, SlotList, Stage, StepContext, Sums, TileScratch, Walk, WholeTree, append, run_own_loops,
 };
 use crate::element::Real;
 use crate::error::Result;
@@ -41,11 +41,15 @@ macro_rules! chains {
     ($($T:ident $i:tt),*) => {
         #[allow(unused_variables, reason = "the empty chain has no members")]
         impl<$($T: Stage),*> Transform for ($($T,)*) {
-            fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
-                $(visit(&self.$i);)*
+            fn as_dyn(&self) -> &dyn Transform {
+                self
             }
 
-            // Called every step, so computed without a visitor.
+            fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
+                $(visit(self.$i.as_dyn());)*
+            }
+
+            // These three and `check` are called every step, so computed without a visitor.
             fn shape(&self) -> PassStructure {
                 let shape = PassStructure::EMPTY;
                 $(let shape = shape.then(self.$i.shape());)*
@@ -54,6 +58,10 @@ macro_rules! chains {
 
             fn holds_back(&self) -> HoldsBack {
                 HoldsBack::Never$(.max(self.$i.holds_back()))*
+            }
+
+            fn absent(&self) -> Absent {
+                Absent::Rests$(.max(self.$i.absent()))*
             }
 
             fn skips(&self, skips: &mut Skips, place: &str) -> bool {
@@ -83,13 +91,13 @@ macro_rules! chains {
             }
 
             fn init<'c>(&self, at: &mut dyn FnMut(usize, &dyn Transform) -> InitContext<'c>) -> Result<Self::States> {
-                Ok(($(self.$i.init_state(&at($i, &self.$i))?,)*))
+                Ok(($(self.$i.init_state(&at($i, self.$i.as_dyn()))?,)*))
             }
 
             fn views<'a>(&self, states: &'a Self::States, runs: Option<&Self::Runs>, visit: &mut OnView<'_, 'a>) {
                 $(
                     let run = runs.and_then(|runs| runs.$i.as_ref());
-                    if visit($i, &Viewed { stage: &self.$i, state: &states.$i, run }).is_break() {
+                    if self.$i.visit_view($i, &states.$i, run, visit).is_break() {
                         return;
                     }
                 )*
@@ -97,7 +105,7 @@ macro_rules! chains {
 
             fn in_step<'a>(&self, states: &'a mut Self::States, runs: &mut Self::Runs, visit: &mut OnMember<'_, 'a>) {
                 $(
-                    if visit($i, &mut Running::new(&self.$i, &mut states.$i, &mut runs.$i)).is_break() {
+                    if self.$i.visit_in_step($i, &mut states.$i, &mut runs.$i, visit).is_break() {
                         return;
                     }
                 )*
@@ -147,9 +155,15 @@ macro_rules! chains {
             };
             const FUSES: bool = true $(&& $T::FUSES)* && fits(Self::SHAPE, Self::SLOTS);
             const FUSES_ALWAYS: bool = Self::FUSES $(&& $T::FUSES_ALWAYS)*;
+            const ALWAYS_EMITS: bool = true $(&& $T::ALWAYS_EMITS)*;
             const WHOLE: bool = !is_empty(&[$($i),*]);
 
             chain_methods!();
+
+            fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+                $(self.$i.check(&state.$i, at)?;)*
+                Ok(())
+            }
 
             fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, scratch: &mut TileScratch) {
                 run_own_loops(self, (state, run), walk, scratch);

@@ -140,7 +140,8 @@ impl Walk<'_> {
         self.range.to == self.shape.barriers
     }
 
-    /// Runs a chunk tile by tile, accumulating `sums`.
+    /// Runs a chunk tile by tile, accumulating `sums`. Not inlined: shared by all chains.
+    #[inline(never)]
     pub(super) fn tiles<C: Real>(
         &self,
         chunk: &Chunk,

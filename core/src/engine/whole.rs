@@ -113,7 +113,8 @@ impl WholeTree<'_> {
         on.into_iter()
     }
 
-    /// Returns one leaf if the transformation acts on it and its compute type is `C`.
+    /// Returns one leaf if the transformation acts on it and its compute type is `C`. Not inlined: shared by all parts.
+    #[inline(never)]
     pub fn leaf<C: Real>(&mut self, leaf: usize) -> Option<WholeLeaf<'_, C>> {
         let spec = &self.structure.leaves()[leaf];
         // A barrier that only reads has no updates to rewrite.

@@ -99,9 +99,11 @@ pub trait State: Clone + core::fmt::Debug + Send + Sync + 'static {
 macro_rules! tuples {
     ($($T:ident $i:tt),*) => {
         impl<$($T: State),*> State for ($($T,)*) {
+            #[inline(never)]
             fn walk<'a>(&'a self, _walk: &mut StateWalk<'a, '_>) {
                 $(_walk.index($i, &self.$i);)*
             }
+            #[inline(never)]
             fn walk_mut<'a>(&'a mut self, _walk: &mut StateWalkMut<'a, '_>) {
                 $(_walk.index($i, &mut self.$i);)*
             }

@@ -305,7 +305,17 @@ impl<'a, 'w> StateWalk<'a, 'w> {
 
     /// Walks a field under its name.
     pub fn child<S: State>(&mut self, name: &str, state: &'a S) {
-        self.within(name, &mut |walk| state.walk(walk));
+        let parent = self.enter(name);
+        state.walk(self);
+        self.leave(parent);
+    }
+
+    fn enter(&mut self, name: &str) -> usize {
+        enter(&mut self.path, &name)
+    }
+
+    fn leave(&mut self, parent: usize) {
+        self.path.truncate(parent);
     }
 
     pub(crate) fn setting<S: State>(&mut self, name: &str, state: &'a S) {
@@ -316,15 +326,26 @@ impl<'a, 'w> StateWalk<'a, 'w> {
 
     /// Walks a field under a number.
     pub fn index<S: State>(&mut self, index: usize, state: &'a S) {
-        self.member(index, &mut |walk| state.walk(walk));
+        let outer = self.enter_member(index);
+        state.walk(self);
+        self.leave_member(outer);
     }
 
     /// Walks a member under its number, or under a name in place of it.
+    #[inline(never)]
     pub(crate) fn member<T>(&mut self, index: usize, nested: &mut dyn FnMut(&mut Self) -> T) -> T {
-        let outer = enter_member(&mut self.path, &mut self.names, index);
+        let outer = self.enter_member(index);
         let done = nested(self);
-        leave_member(&mut self.path, &mut self.names, outer);
+        self.leave_member(outer);
         done
+    }
+
+    fn enter_member(&mut self, index: usize) -> (usize, Vec<String>) {
+        enter_member(&mut self.path, &mut self.names, index)
+    }
+
+    fn leave_member(&mut self, outer: (usize, Vec<String>)) {
+        leave_member(&mut self.path, &mut self.names, outer);
     }
 
     /// Shows a field at the current path.
@@ -339,6 +360,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     }
 
     /// Walks numbered members under names.
+    #[inline(never)]
     pub(crate) fn renamed<T>(&mut self, names: &[String], nested: &mut dyn FnMut(&mut Self) -> T) -> T {
         let outer = core::mem::replace(&mut self.names, names.to_vec());
         let done = nested(self);
@@ -347,6 +369,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     }
 
     #[doc(hidden)]
+    #[inline(never)]
     pub fn within<T>(&mut self, key: &str, nested: &mut dyn FnMut(&mut Self) -> T) -> T {
         let parent = enter(&mut self.path, &key);
         let done = nested(self);
@@ -355,6 +378,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     }
 
     /// Walks an inner state, at a level that [`shown`](Levels::shown) paths omit.
+    #[inline(never)]
     pub(crate) fn nested<T>(&mut self, key: &str, nested: &mut dyn FnMut(&mut Self) -> T) -> T {
         self.within(key, &mut |walk| {
             if let ReadSink::Readings(reader) = &mut walk.sink {

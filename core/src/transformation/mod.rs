@@ -206,7 +206,7 @@ pub trait GradientTransformation: Stage {
             let differences = state.structure.differences_in_memory(&updates.structure);
             return Err(Error::structure("the updates were made for other parameters", differences));
         }
-        table::params(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
+        table::params(&|walk| params.walk(walk), &state.structure, &mut state.work.params, &mut state.work.path)?;
         state.find_gradients(self, grads)?;
         let (value, needs_loss) = (extra.loss(), self.needs() >= Level::ValueFn);
         let mut objective = if needs_loss { extra.objective(params) } else { None };
@@ -269,7 +269,7 @@ pub trait GradientTransformation: Stage {
         Self: Sized,
     {
         state.ready(self)?;
-        table::params(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
+        table::params(&|walk| params.walk(walk), &state.structure, &mut state.work.params, &mut state.work.path)?;
         let Work { grads: to, path, absent, .. } = &mut state.work;
         // A counted leaf may have an update, without a place for it.
         let (rests, counts) = (self.absent() == Absent::Rests, self.absent() == Absent::Counts);

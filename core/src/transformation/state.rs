@@ -7,20 +7,18 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 #[cfg(feature = "checkpoint")]
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::element::DType;
 use crate::engine::leaf::{self, TableLeaf};
 use crate::engine::{
-    Absent, Evaluate, EvaluateLoss, InitContext, Objective, Outcome, ParamSource, Sink, Stage, StepContext, Updates,
-    Work, advice, table,
+    Absent, Evaluate, InitContext, Outcome, RunningChain, Sink, Stage, StepContext, Transform, Updates, Work, advice,
+    table,
 };
 use crate::error::{Error, Result};
 use crate::evaluation_cache::{CachedEvaluation, EvaluationCache};
 use crate::state::{Layout, Moments, Reader, Readings, Schema, StateWalk, assign_item, items, items_mut};
-#[cfg(feature = "checkpoint")]
-use crate::tree::Walk;
-use crate::tree::{LeafSpec, Structure, Tree, TreeMut, refuse_shared};
+use crate::tree::{LeafSpec, Structure, Tree, TreeMut, Walk, refuse_shared};
 
 /// The state of a transformation of type `T`, for parameters of one structure.
 ///
@@ -85,11 +83,7 @@ impl<T: Stage> OptState<T> {
     /// As `new`; `by_leaf` counts updates by leaf, because some begin later than others.
     #[doc(hidden)]
     pub fn new_counting<P: Tree + ?Sized>(transformation: &T, params: &P, by_leaf: bool) -> Result<OptState<T>> {
-        transformation.validate()?;
-        let structure = Structure::of(params)?;
-        refuse_shared(params)?;
-        let mut work = Work::new(&structure, transformation)?;
-        table::params(params, &structure, &mut work.params, &mut work.path)?;
+        let (structure, mut work) = prepare(transformation.as_dyn(), &|walk| params.walk(walk))?;
         let inner = made(transformation, &structure, &work.params, by_leaf)?;
         work.params.clear();
         Ok(OptState {
@@ -216,8 +210,7 @@ impl<T: Stage> OptState<T> {
     /// Checks that a replaced state could be the result of `init`.
     pub(crate) fn fits(&self) -> Result<()> {
         let Some(layout) = self.layout.as_ref().filter(|_| self.lent) else { return Ok(()) };
-        let mismatch_report = |problem| Error::state("the replacement of the state does not fit", problem);
-        layout.compare(&self.inner, &self.structure).map_err(mismatch_report)
+        layout.compare(&self.inner, &self.structure).map_err(misfit)
     }
 
     /// Checks that this transformation can do a step.
@@ -248,17 +241,12 @@ impl<T: Stage> OptState<T> {
     #[cold]
     fn survives(&self, transformation: &T, argument: &str) -> Result<()> {
         transformation.validate()?;
-        let active = vec![true; self.structure.len()];
-        let zeros = Moments::like(&self.structure, &active, 0.0, |leaf| leaf.dtype().compute())?;
+        let zeros = zeros(&self.structure)?;
         let mut params = Vec::new();
         leaf::moments(&zeros, &mut params);
         let state = made(transformation, &self.structure, &params, self.by_leaf)?;
-        Layout::of(&state).compare(&self.inner, &self.structure).map_err(|problem| {
-            let problem = format!(
-                "the state was made with another `{argument}` and does not fit; make one with `init`: {problem}"
-            );
-            Error::state(transformation.describe(), problem)
-        })
+        let compared = Layout::of(&state).compare(&self.inner, &self.structure);
+        compared.map_err(|problem| made_with_another(argument, &problem, transformation.as_dyn()))
     }
 
     pub(super) fn readings(&self, transformation: &T) -> Result<Readings> {
@@ -272,7 +260,9 @@ impl<T: Stage> OptState<T> {
     pub(super) fn find_gradients<G: Tree + ?Sized>(&mut self, transformation: &T, grads: &G) -> Result<()> {
         let Work { grads: table, rows, path, absent, .. } = &mut self.work;
         let absent = (transformation.absent() != Absent::Refused).then_some(absent);
-        table::grads_or_rows(grads, &self.structure, table, rows, path, absent, &|| advice(transformation))
+        table::grads_or_rows(&|walk| grads.walk(walk), &self.structure, table, rows, path, absent, &|| {
+            advice(transformation)
+        })
     }
 
     pub(super) fn run(
@@ -294,35 +284,8 @@ impl<T: Stage> OptState<T> {
         objective: Option<&mut (dyn Evaluate + '_)>,
         sink: Sink<'_>,
     ) -> Result<Outcome> {
-        let failure = OnceLock::new();
-        let at = &StepContext { failure: Some(&failure), ..*at };
-        self.begin(transformation, at)?;
-        #[allow(clippy::redundant_closure, reason = "it shortens the borrow")]
-        let mut objective = objective.map(|evaluate| Objective::new(evaluate));
-        let evaluate_loss = objective.as_mut().map(|objective| objective as &mut dyn EvaluateLoss);
-        let outcome = self.work.step(transformation, &mut self.inner, at, evaluate_loss, sink);
-        self.end(outcome, objective.and_then(|objective| objective.error).or(failure.into_inner()))
-    }
-
-    /// Checks a step before it changes the state. Until its [end](Self::end) the state counts as poisoned.
-    fn begin(&mut self, transformation: &T, at: &StepContext<'_>) -> Result<()> {
-        let Work { params, rows, absent, .. } = &self.work;
-        let params = ParamSource::Leaves(params);
-        transformation.check(&self.inner, &StepContext { params, rows: &rows.leaves, absent, ..*at })?;
-        self.poisoned = true;
-        Ok(())
-    }
-
-    fn end(&mut self, outcome: Outcome, error: Option<Error>) -> Result<Outcome> {
-        self.work.params.clear();
-        self.work.grads.clear();
-        if let Some(error) = error {
-            return Err(error);
-        }
-        self.poisoned = false;
-        #[cfg(feature = "tracing")]
-        warn_of_skipped(outcome);
-        Ok(outcome)
+        let chain = &mut RunningChain::new(transformation, &mut self.inner);
+        self.work.checked_step(chain, &mut self.poisoned, at, objective, sink)
     }
 
     /// Does a step from a known value and gradient.
@@ -363,8 +326,38 @@ impl<T: Stage> OptState<T> {
     }
 }
 
+// Functions that are compiled once for all transformations and trees.
+
+/// Checks a transformation and the parameters of its state; returns their structure, and buffers that hold them.
+fn prepare<'a>(transformation: &dyn Transform, params: &dyn Fn(&mut Walk<'a, '_>)) -> Result<(Structure, Work)> {
+    transformation.validate()?;
+    let structure = Structure::by(params).unambiguous()?;
+    refuse_shared(params)?;
+    let mut work = Work::new(&structure, transformation)?;
+    table::params(params, &structure, &mut work.params, &mut work.path)?;
+    Ok((structure, work))
+}
+
+fn zeros(structure: &Structure) -> Result<Moments> {
+    Moments::like(structure, &all_active(structure), 0.0, |leaf| leaf.dtype().compute())
+}
+
+fn all_active(structure: &Structure) -> Vec<bool> {
+    vec![true; structure.len()]
+}
+
+fn misfit(problem: String) -> Error {
+    Error::state("the replacement of the state does not fit", problem)
+}
+
+fn made_with_another(argument: &str, problem: &str, transformation: &dyn Transform) -> Error {
+    let problem =
+        format!("the state was made with another `{argument}` and does not fit; make one with `init`: {problem}");
+    Error::state(transformation.describe(), problem)
+}
+
 fn made<T: Stage>(transformation: &T, structure: &Structure, params: &[TableLeaf], by_leaf: bool) -> Result<T::State> {
-    let active = vec![true; structure.len()];
+    let active = all_active(structure);
     let (quantization, in_full, whole) = (None, false, None);
     transformation.init_state(&InitContext {
         structure,
@@ -375,14 +368,6 @@ fn made<T: Stage>(transformation: &T, structure: &Structure, params: &[TableLeaf
         in_full,
         whole,
     })
-}
-
-/// Logs a warning if gradients were discarded. A function of its own, because the step is compiled per transformation.
-#[cfg(feature = "tracing")]
-fn warn_of_skipped(outcome: Outcome) {
-    if outcome.skipped {
-        tracing::warn!(target: "gradchain", emitted = outcome.emitted, "a step discarded its gradients");
-    }
 }
 
 impl<T: Stage> Deref for OptState<T> {

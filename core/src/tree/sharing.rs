@@ -9,8 +9,8 @@ use crate::tree::LeafParts;
 
 /// Refuses leaves that share elements, as clones of an `ArcArray` do: writing to one would split one parameter into
 /// two.
-pub(crate) fn refuse_shared<T: Tree + ?Sized>(tree: &T) -> Result<()> {
-    let found: Vec<Difference> = sharing(tree).into_iter().map(Difference::from).collect();
+pub(crate) fn refuse_shared<'a>(tree: &dyn Fn(&mut Walk<'a, '_>)) -> Result<()> {
+    let found: Vec<Difference> = sharing_by(tree).into_iter().map(Difference::from).collect();
     if found.is_empty() {
         return Ok(());
     }
@@ -37,8 +37,13 @@ impl From<Sharing> for Difference {
 ///
 /// A walk over the leaves; elements are compared only for overlapping leaves with gaps.
 pub(crate) fn sharing<T: Tree + ?Sized>(tree: &T) -> Vec<Sharing> {
+    sharing_by(&|walk| tree.walk(walk))
+}
+
+/// As [`sharing`], for a tree behind its walk; compiled once.
+fn sharing_by<'a>(tree: &dyn Fn(&mut Walk<'a, '_>)) -> Vec<Sharing> {
     let mut leaves = Vec::new();
-    tree.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| {
+    tree(&mut Walk::new(&mut String::new(), &mut |path, leaf| {
         if leaf.parts.data.len() > 0 {
             leaves.push(LeafExtent { path: path.to_owned(), extent: extent(&leaf.parts), parts: leaf.parts });
         }
@@ -46,7 +51,7 @@ pub(crate) fn sharing<T: Tree + ?Sized>(tree: &T) -> Vec<Sharing> {
     find_sharing(leaves)
 }
 
-/// As [`sharing`], for leaves in order; compiled once.
+/// As [`sharing`], for leaves in order.
 fn find_sharing(mut leaves: Vec<LeafExtent>) -> Vec<Sharing> {
     // Leaves with the same start keep their order.
     leaves.sort_by_key(|leaf| leaf.extent.start);
@@ -133,7 +138,9 @@ mod tests {
     use ndarray::{ArcArray2, Array2, ArrayView2, s};
 
     fn message<T: Tree>(tree: &T) -> Option<String> {
-        refuse_shared(tree).err().map(|error| error.to_string().lines().skip(1).collect::<Vec<_>>().join("|"))
+        refuse_shared(&|walk| tree.walk(walk))
+            .err()
+            .map(|error| error.to_string().lines().skip(1).collect::<Vec<_>>().join("|"))
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::engine::{
     Contribution, Emission, OnView, PassRange, PassStructure, Skips, SlotAccess, SlotAccesses, SlotList, StageChunk,
-    Summary, Then, TileScratch, Viewed, Walk, run_own_loops,
+    Summary, Then, TileScratch, Walk, run_own_loops,
 };
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
@@ -23,6 +23,10 @@ const fn fits_either<T: Stage>() -> bool {
 }
 
 impl<T: Stage> Transform for Option<T> {
+    fn as_dyn(&self) -> &dyn Transform {
+        self
+    }
+
     fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
         self.iter().for_each(|member| visit(member));
     }
@@ -73,7 +77,7 @@ impl<T: Stage> Stage for Option<T> {
 
     fn views<'a>(&self, state: &'a Self::State, run: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
         if let (Some(stage), Some(state)) = (self, state) {
-            let _ = visit(0, &Viewed { stage, state, run: run.and_then(Option::as_ref) });
+            let _ = stage.visit_view(0, state, run.and_then(Option::as_ref), visit);
         }
     }
 

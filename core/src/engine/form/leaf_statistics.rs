@@ -236,6 +236,7 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
     };
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = false;
+    const ALWAYS_EMITS: bool = true;
     const ROWS: bool = false;
     const SLOTS: usize = slots::<P>();
     const SLOT_ACCESSES: SlotAccesses =

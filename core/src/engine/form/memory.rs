@@ -192,6 +192,7 @@ impl<R: RuleWithMemory + Part<Form = OneElementWithMemory<A>>, A: Needs> Form<R>
             .counting(R::COUNTS);
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = !R::USES_SLICES;
+    const ALWAYS_EMITS: bool = !R::ZERO;
     const ROWS: bool = true;
     const SLOTS: usize = checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN);
     const SLOT_ACCESSES: SlotAccesses = SlotAccess::of(1, 1).of_all();

@@ -136,6 +136,7 @@ pub trait Form<P: ?Sized> {
     const SHAPE: PassStructure;
     const FUSES: bool;
     const FUSES_ALWAYS: bool;
+    const ALWAYS_EMITS: bool = false;
     const WHOLE: bool = false;
     const SLOTS: usize;
     const SLOT_ACCESSES: SlotAccesses = SlotAccess::ALWAYS.of_all();
@@ -303,6 +304,10 @@ fn recipe_named(name: &str, part: &dyn PartArguments) -> Recipe {
 }
 
 impl<P: Part> Transform for P {
+    #[inline(never)]
+    fn as_dyn(&self) -> &dyn Transform {
+        self
+    }
     fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
         P::Form::members(self, visit);
     }
@@ -350,6 +355,7 @@ impl<P: Part> Stage for P {
     const SHAPE: PassStructure = <P::Form as Form<P>>::SHAPE;
     const FUSES: bool = <P::Form as Form<P>>::FUSES;
     const FUSES_ALWAYS: bool = <P::Form as Form<P>>::FUSES_ALWAYS;
+    const ALWAYS_EMITS: bool = <P::Form as Form<P>>::ALWAYS_EMITS;
     const WHOLE: bool = <P::Form as Form<P>>::WHOLE;
     const SLOTS: usize = <P::Form as Form<P>>::SLOTS;
     const SLOT_ACCESSES: SlotAccesses = <P::Form as Form<P>>::SLOT_ACCESSES;
@@ -357,12 +363,14 @@ impl<P: Part> Stage for P {
     fn changed(&self, original: &Self) -> Option<&'static str> {
         P::Form::changed(self, original)
     }
+    #[inline(never)]
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
         P::Form::init_state(self, at)
     }
     fn views<'a>(&self, state: &'a Self::State, run: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
         P::Form::views(self, state, run, visit);
     }
+    #[inline(never)]
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
         if !P::Form::ROWS {
             at.whole_leaves(P::NAME)?;

@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use super::super::{
     Absent, Contribution, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange, PassStructure, Skips,
-    SlotAccesses, SlotList, Stage, StageChunk, StepContext, Summary, Sums, Then, TileScratch, Transform, Viewed, Walk,
+    SlotAccesses, SlotList, Stage, StageChunk, StepContext, Summary, Sums, Then, TileScratch, Transform, Walk,
     WarningKind, WholeTree, run_own_loops,
 };
 use super::{Form, Part, own_hyperparams};
@@ -145,13 +145,14 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: ChainState<P>> Form<P> for Named<G, 
     const SHAPE: PassStructure = Chain::<P>::SHAPE;
     const FUSES: bool = Chain::<P>::FUSES;
     const FUSES_ALWAYS: bool = Chain::<P>::FUSES_ALWAYS;
+    const ALWAYS_EMITS: bool = Chain::<P>::ALWAYS_EMITS;
     const WHOLE: bool = P::HIDDEN;
     const ROWS: bool = true;
     const SLOTS: usize = Chain::<P>::SLOTS;
     const SLOT_ACCESSES: SlotAccesses = Chain::<P>::SLOT_ACCESSES;
 
     fn members(part: &P, visit: &mut dyn FnMut(&dyn Transform)) {
-        visit(part.chain());
+        visit(part.chain().as_dyn());
     }
     fn shape(part: &P) -> PassStructure {
         part.chain().shape()
@@ -185,7 +186,7 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: ChainState<P>> Form<P> for Named<G, 
         Ok(K::wrap(part, part.chain().init_state(at)?))
     }
     fn views<'a>(part: &P, state: &'a K::State, run: Option<&Run<P>>, visit: &mut OnView<'_, 'a>) {
-        let _ = visit(0, &Viewed { stage: part.chain(), state: K::inner(state), run });
+        let _ = part.chain().visit_view(0, K::inner(state), run, visit);
     }
     fn check(part: &P, state: &K::State, at: &StepContext<'_>) -> Result<()> {
         part.chain().check(K::inner(state), at)

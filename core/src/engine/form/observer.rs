@@ -77,6 +77,7 @@ impl<P: Observer> Form<P> for Observes {
     const SHAPE: PassStructure = PassStructure::elementwise(false, false);
     const FUSES: bool = false;
     const FUSES_ALWAYS: bool = false;
+    const ALWAYS_EMITS: bool = true;
     const ROWS: bool = true;
     const SLOTS: usize = 0;
 

@@ -305,6 +305,7 @@ impl<R: Rule> Form<R> for OneElement {
     const SHAPE: PassStructure = PassStructure::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS);
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = true;
+    const ALWAYS_EMITS: bool = true;
     const ROWS: bool = !need_all_rows(R::SLOTS);
     const SLOTS: usize = checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN);
     const SLOT_ACCESSES: SlotAccesses = SlotAccess::of(1, 1).of_all();

@@ -217,11 +217,14 @@ fn evaluation<'a, M: State>(memory: &M, arrays: &'a Arrays, walk: &mut StateWalk
 }
 
 impl<M: State> State for PartState<M> {
+    // Not inlined, as below: instances are shared with the crates above.
+    #[inline(never)]
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
         evaluation(&self.memory, &self.arrays, walk);
         self.memory.walk(walk);
         self.arrays.walk(walk);
     }
+    #[inline(never)]
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
         self.memory.walk_mut(walk);
         self.arrays.walk_mut(walk);
@@ -229,6 +232,7 @@ impl<M: State> State for PartState<M> {
 }
 
 impl<M: State, S: State> State for WrapperState<M, S> {
+    #[inline(never)]
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
         walk.fact("active", &self.active);
         evaluation(&self.memory, &self.arrays, walk);
@@ -236,6 +240,7 @@ impl<M: State, S: State> State for WrapperState<M, S> {
         self.arrays.walk(walk);
         walk.nested(self.name, &mut |walk| self.inner.walk(walk));
     }
+    #[inline(never)]
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
         self.memory.walk_mut(walk);
         self.arrays.walk_mut(walk);

@@ -290,6 +290,7 @@ impl<P: TwoPasses + Part<Form = TwoPass<A>>, A: Needs> Form<P> for TwoPass<A> {
     const SHAPE: PassStructure = shape::<P>();
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = true;
+    const ALWAYS_EMITS: bool = true;
     const SLOTS: usize = checked_slots(P::SLOTS, arrays::<P>());
     const SLOT_ACCESSES: SlotAccesses = slot_accesses::<P>();
     const ROWS: bool = P::PASSES.of_rows();

@@ -1,10 +1,8 @@
 //! Steps on devices.
 
-use std::sync::OnceLock;
-
 use super::OptState;
-use crate::engine::recorded::Remote;
-use crate::engine::{Outcome, Stage, StepContext};
+use crate::engine::recorded::{Remote, RunningOnDevice};
+use crate::engine::{Outcome, Sink, Stage, StepContext};
 use crate::error::{Error, Result};
 use crate::needs::Level;
 use crate::program::{Executor, Passes, Programs};
@@ -46,15 +44,9 @@ impl<T: Stage> OptState<T> {
         device: &mut (dyn Remote<T> + '_),
     ) -> Result<Outcome> {
         self.ready(transformation)?;
-        let (structure, failure) = (self.structure.clone(), OnceLock::new());
-        let at = &StepContext {
-            by_leaf: self.by_leaf,
-            on_device: true,
-            failure: Some(&failure),
-            ..StepContext::new(&structure, false, value)
-        };
-        self.begin(transformation, at)?;
-        let outcome = self.work.step_on_device(transformation, &mut self.inner, at, device);
-        self.end(outcome, failure.into_inner().or_else(|| device.error()))
+        let structure = self.structure.clone();
+        let at = StepContext { by_leaf: self.by_leaf, on_device: true, ..StepContext::new(&structure, false, value) };
+        let chain = &mut RunningOnDevice::new(transformation, &mut self.inner, device);
+        self.work.checked_step(chain, &mut self.poisoned, &at, None, Sink::Params)
     }
 }

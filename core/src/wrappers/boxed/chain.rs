@@ -1,5 +1,7 @@
 //! Chains of boxes.
 
+use core::ops::ControlFlow::Continue;
+
 use super::{Boxed, BoxedState};
 use crate::engine::{
     ChainRun, Emission, OnMember, OnView, PassRange, PassStructure, Skips, StageChunk, Stages, Then, TileScratch, Walk,
@@ -10,6 +12,10 @@ use crate::part::prelude::*;
 use crate::state::StateWalk;
 
 impl<N: Needs> Transform for Vec<Boxed<N>> {
+    fn as_dyn(&self) -> &dyn Transform {
+        self
+    }
+
     fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
         self.iter().for_each(|member| visit(member));
     }
@@ -49,6 +55,14 @@ impl<N: Needs> Stages for Vec<Boxed<N>> {
                 return;
             }
         }
+    }
+
+    // Boxes hold their values of a step in their states.
+    fn new_runs(&self, states: &mut Vec<BoxedState>) {
+        self.in_step(states, &mut (), &mut |_, member| {
+            member.reset();
+            Continue(())
+        });
     }
 
     fn in_step<'a>(&self, states: &'a mut Vec<BoxedState>, (): &mut (), visit: &mut OnMember<'_, 'a>) {

@@ -9,6 +9,7 @@ mod stage;
 mod state;
 
 use core::any::Any;
+use core::fmt::Debug;
 use core::ops::ControlFlow;
 
 pub use named::{DynNamed, Named};
@@ -16,9 +17,7 @@ pub use narrow::narrow;
 pub use state::BoxedState;
 use state::{ErasedState, Held, held, held_mut};
 
-use crate::engine::{
-    Foreign, InitContext, OnMember, OnView, Running, Stage, StageChunk, Then, TileScratch, Transform, Viewed, Walk,
-};
+use crate::engine::{Foreign, InitContext, OnMember, OnView, Stage, StageChunk, Then, TileScratch, Transform, Walk};
 use crate::error::Result;
 use crate::needs::{Includes, Needs, Nothing, ValueAndGradFn};
 use crate::recipe::{self, FromRecipe, Node};
@@ -77,7 +76,7 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
 
 /// The methods of a box that the engine calls, besides [`Transform`]. Users cannot name this trait.
 #[allow(missing_docs, reason = "each method is the method of `Stage` of the same name")]
-pub trait Erased<N>: Any + Transform {
+pub trait Erased<N>: Any + Debug + Transform {
     fn dyn_clone(&self) -> Boxed<N>;
     fn dyn_changed(&self, original: &dyn Any) -> Option<&'static str>;
     fn dyn_init(&self, at: &InitContext<'_>) -> Result<Box<dyn ErasedState>>;
@@ -115,7 +114,7 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
     }
     fn dyn_view<'a>(&self, number: usize, state: &'a dyn ErasedState, visit: &mut OnView<'_, 'a>) -> ControlFlow<()> {
         match state.as_any().downcast_ref::<Held<T>>() {
-            Some(Held { state, run }) => visit(number, &Viewed { stage: self, state, run: run.as_ref() }),
+            Some(Held { state, run }) => self.visit_view(number, state, run.as_ref(), visit),
             None => visit(number, &Foreign(self)),
         }
     }
@@ -126,7 +125,7 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
         visit: &mut OnMember<'_, 'a>,
     ) -> ControlFlow<()> {
         let Held { state, run } = held_mut::<T>(state);
-        visit(number, &mut Running::new(self, state, run))
+        self.visit_in_step(number, state, run, visit)
     }
     fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, scratch: &mut TileScratch) -> bool {
         let held = held::<T>(state);

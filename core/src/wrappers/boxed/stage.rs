@@ -68,6 +68,10 @@ fn in_step<'a, N: Needs>(
 macro_rules! boxed_stage {
     ($Box:ty) => {
         impl<N: Needs> Transform for $Box {
+            fn as_dyn(&self) -> &dyn Transform {
+                self
+            }
+
             fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
                 visit(&**self);
             }

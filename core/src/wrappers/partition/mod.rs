@@ -174,6 +174,10 @@ impl<G: Stages> Partition<G> {
 }
 
 impl<G: Stages> Transform for Partition<G> {
+    fn as_dyn(&self) -> &dyn Transform {
+        self
+    }
+
     fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
         self.members.members(visit);
     }

@@ -3,7 +3,7 @@
 use super::{Sam, SamState, check_period};
 use crate::engine::{
     Absent, Emission, HoldsBack, OnView, ParamSource, PassRange, PassStructure, Skips, SlotJob, StageChunk,
-    StageOffset, Summary, Then, Tile, TileScratch, Viewed, Walk, allows_absent, at_point, run_own_loops, slot_tile,
+    StageOffset, Summary, Then, Tile, TileScratch, Walk, allows_absent, at_point, run_own_loops, slot_tile,
 };
 use crate::needs::Needs;
 use crate::part::prelude::*;
@@ -64,6 +64,10 @@ fn at_round_start<'a>(cache: &'a Moments, here: bool, at: &StepContext<'a>) -> S
 }
 
 impl<O: Stage, A: Stage> Transform for Sam<O, A> {
+    fn as_dyn(&self) -> &dyn Transform {
+        self
+    }
+
     fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
         visit(&self.optimizer);
         visit(&self.adv_optimizer);
@@ -140,9 +144,9 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     }
 
     fn views<'a>(&self, state: &'a Self::State, _: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
-        let first = visit(0, &Viewed { stage: &self.optimizer, state: &state.opt_state, run: None });
+        let first = self.optimizer.visit_view(0, &state.opt_state, None, visit);
         if first.is_continue() {
-            let _ = visit(1, &Viewed { stage: &self.adv_optimizer, state: &state.adv_state, run: None });
+            let _ = self.adv_optimizer.visit_view(1, &state.adv_state, None, visit);
         }
     }
 

@@ -8,7 +8,7 @@ use crate::element::Contribution;
 use crate::engine::ranks::Ranks;
 use crate::engine::{
     Absent, Emission, HoldsBack, Nested, OnView, PassRange, PassStructure, Sink, Skips, SlotAccesses, SlotList,
-    StageChunk, Summary, Then, TileScratch, Viewed, Walk, allows_absent, run_own_loops,
+    StageChunk, Summary, Then, TileScratch, Walk, allows_absent, run_own_loops,
 };
 use crate::memory::RawBytes;
 use crate::needs::Level;
@@ -32,6 +32,10 @@ const SHARED: PassStructure =
     PassStructure { barriers: 1, materializes: 1, keeps: 1, joins: true, ..PassStructure::NONE };
 
 impl<T: Stage> Transform for Sharded<T> {
+    fn as_dyn(&self) -> &dyn Transform {
+        self
+    }
+
     fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
         visit(&self.inner);
     }
@@ -120,7 +124,7 @@ impl<T: Stage> Stage for Sharded<T> {
     }
 
     fn views<'a>(&self, state: &'a Self::State, _: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
-        let _ = visit(0, &Viewed { stage: &self.inner, state: &state.inner, run: None });
+        let _ = self.inner.visit_view(0, &state.inner, None, visit);
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {

@@ -6,7 +6,7 @@ use super::super::super::tile_driver::fused_loop;
 use super::super::super::{
     Absent, Contribution, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange, PassStructure, Skips,
     Slot, SlotAccess, SlotAccesses, SlotList, Stage, StageChunk, StepContext, Summary, Sums, Then, TileScratch,
-    Transform, Viewed, Walk, WholeTree, append, fits, run_own_loops,
+    Transform, Walk, WholeTree, append, fits, run_own_loops,
 };
 use super::super::loops::{on_slots, reducing_inputs};
 use super::super::state::Arrays;
@@ -174,10 +174,11 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         && !P::RUNS.reduces_gradients
         && (!(P::RUNS.masked || O::ELEMENTS.some_leaves) || <P as Stage>::SLOTS == 0)
         && Inner::<P>::FUSES_ALWAYS;
+    const ALWAYS_EMITS: bool = P::RUNS.always && !P::RUNS.reduces_gradients && Inner::<P>::ALWAYS_EMITS;
     const ROWS: bool = (O::ELEMENTS.rows || arrays::<P, O>() == 0) && O::REDUCES.count() == 0;
 
     fn members(part: &P, visit: &mut dyn FnMut(&dyn Transform)) {
-        visit(part.inner());
+        visit(part.inner().as_dyn());
     }
 
     fn shape(part: &P) -> PassStructure {
@@ -234,7 +235,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
 
     fn views<'a>(part: &P, state: &'a StateOf<P>, run: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
         let run = run.and_then(|run| run.inner.as_ref());
-        let _ = visit(0, &Viewed { stage: part.current_inner(&state.memory), state: &state.inner, run });
+        let _ = part.current_inner(&state.memory).visit_view(0, &state.inner, run, visit);
     }
 
     fn check(part: &P, state: &StateOf<P>, at: &StepContext<'_>) -> Result<()> {
