@@ -6,6 +6,7 @@
 mod adaptive;
 mod curvature;
 mod elementwise;
+mod instances;
 mod loss;
 mod matrix;
 mod noise;
