@@ -9,7 +9,7 @@ use super::stage_chunk::{StageChunk, Then};
 use super::tile_driver::{Members, prepare_members};
 use super::transform::{Transform, members_skip};
 use super::{
-    Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, Skips, StepContext, Sums, WholeTree,
+    Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, Skips, Stage, StepContext, Sums, WholeTree,
     allows_absent,
 };
 use crate::element::Real;
@@ -68,7 +68,7 @@ pub trait Stages: Transform + Clone + Debug {
 #[derive(Debug, Default)]
 pub struct ChainRun<R> {
     pub(crate) members: R,
-    begun: usize,
+    pub(super) begun: usize,
     /// True if a member emitted updates for some leaves only; the other leaves rest in later members.
     pub(super) partly: bool,
 }
@@ -104,6 +104,26 @@ pub(crate) fn init<S: Stages>(chain: &S, at: &InitContext<'_>) -> Result<S::Stat
     chain.init(&mut contexts(chain, at))
 }
 
+/// The context of a step for the members of a chain, copied when a member changes it for those after it.
+struct MemberContext<'c, 'a> {
+    chain: &'c StepContext<'a>,
+    changed: Option<StepContext<'a>>,
+}
+
+impl<'c, 'a> MemberContext<'c, 'a> {
+    fn new(chain: &'c StepContext<'a>) -> Self {
+        MemberContext { chain, changed: None }
+    }
+
+    fn get(&self) -> &StepContext<'a> {
+        self.changed.as_ref().unwrap_or(self.chain)
+    }
+
+    fn change(&mut self) -> &mut StepContext<'a> {
+        self.changed.get_or_insert(*self.chain)
+    }
+}
+
 pub(crate) fn begin<S: Stages>(chain: &S, states: &mut S::States, at: &StepContext<'_>) -> ChainRun<S::Runs> {
     let mut run = ChainRun { members: chain.new_runs(states), begun: 0, partly: false };
     begin_reached(chain, states, &mut run, at);
@@ -117,30 +137,34 @@ fn begin_reached<S: Stages>(
     ChainRun { members, begun, partly }: &mut ChainRun<S::Runs>,
     at: &StepContext<'_>,
 ) {
-    chain.in_step(states, members, &mut begins(chain, *at, begun, partly));
+    chain.in_step(states, members, &mut begins(chain, at, begun, partly));
 }
 
 fn begins<'a>(
     chain: &dyn Transform,
-    mut at: StepContext<'a>,
+    at: &StepContext<'a>,
     begun: &mut usize,
     partly: &mut bool,
 ) -> impl FnMut(usize, &mut dyn InStep<'a>) -> ControlFlow<()> {
+    let mut at = MemberContext::new(at);
     move |i, member| {
         *begun = i + 1;
-        member.begin(&at);
+        member.begin(at.get());
         let Some(emission) = member.emission().filter(|emission| emission.reaches_next()) else { return Break(()) };
-        at.by_leaf |= rests_by_leaf(chain, member.transform());
+        if rests_by_leaf(chain, member.transform()) {
+            at.change().by_leaf = true;
+        }
         // A chain that joins leaves runs on all of them.
         if emission == Emission::Partly && !chain.shape().joins {
             *partly = true;
-            at.resting = resting_from(at.resting, member.resting());
+            let before = at.get().resting;
+            at.change().resting = resting_from(before, member.resting());
         }
         Continue(())
     }
 }
 
-pub(crate) fn barrier<S: Stages>(
+pub(crate) fn barrier<S: Stages + Stage>(
     chain: &S,
     states: &mut S::States,
     run: &mut ChainRun<S::Runs>,
@@ -149,31 +173,35 @@ pub(crate) fn barrier<S: Stages>(
     sums: Sums<'_>,
     tree: &mut WholeTree<'_>,
 ) {
-    let mut at = *outer;
-    chain.in_step(states, &mut run.members, &mut handles_barrier(chain, run.partly, &mut at, index, sums, tree));
-    begin_reached(chain, states, run, outer);
+    chain.in_step(states, &mut run.members, &mut handles_barrier(chain, run.partly, outer, index, sums, tree));
+    if !S::ALWAYS_EMITS {
+        begin_reached(chain, states, run, outer);
+    }
 }
 
 fn handles_barrier<'a>(
     chain: &dyn Transform,
     partly: bool,
-    at: &mut StepContext<'a>,
+    outer: &StepContext<'a>,
     mut index: usize,
     mut sums: Sums<'a>,
     tree: &mut WholeTree<'_>,
 ) -> impl FnMut(usize, &mut dyn InStep<'a>) -> ControlFlow<()> {
+    let mut at = MemberContext::new(outer);
     move |_, member| {
         let shape = member.transform().shape();
         if index < shape.barriers {
-            member.barrier(at, index, sums, tree);
+            member.barrier(at.get(), index, sums, tree);
             return Break(());
         }
         index -= shape.barriers;
         sums = sums.skip(shape.sums);
-        at.by_leaf |= rests_by_leaf(chain, member.transform());
+        if rests_by_leaf(chain, member.transform()) {
+            at.change().by_leaf = true;
+        }
         if partly {
-            at.resting = resting_from(at.resting, member.resting());
-            sums.resting = at.resting;
+            sums.resting = resting_from(at.get().resting, member.resting());
+            at.change().resting = sums.resting;
         }
         Continue(())
     }
@@ -195,11 +223,12 @@ fn finishes<'a>(
     outcome: &mut Outcome,
 ) -> impl FnMut(usize, &mut dyn InStep<'a>) -> ControlFlow<()> {
     move |_, member| {
-        let shape = member.transform().shape();
         if !member.finish(sums, outcome) {
             return Break(());
         }
-        sums = sums.skip(shape.sums);
+        if sums.width > 0 {
+            sums = sums.skip(member.transform().shape().sums);
+        }
         if partly {
             sums.resting = resting_from(sums.resting, member.resting());
         }
@@ -343,10 +372,6 @@ macro_rules! chain_methods {
             Stages::views(self, state, run.map(|run| &run.members), visit);
         }
 
-        fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
-            $crate::engine::chain::begin(self, state, at)
-        }
-
         fn barrier(
             &self,
             state: &mut Self::State,
@@ -357,10 +382,6 @@ macro_rules! chain_methods {
             tree: &mut WholeTree<'_>,
         ) {
             $crate::engine::chain::barrier(self, state, run, at, index, sums, tree);
-        }
-
-        fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
-            $crate::engine::chain::finish(self, state, run, sums, outcome);
         }
 
         fn emission(&self, state: &Self::State, run: &Self::Run) -> Emission {

@@ -97,6 +97,14 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
 
     chain_methods!();
 
+    fn begin(&self, states: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
+        chain::begin(self, states, at)
+    }
+
+    fn finish(&self, states: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
+        chain::finish(self, states, run, sums, outcome);
+    }
+
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
         if <[_]>::len(self) != state.len() {
             let problem = format!("the state has {} members; make one with `init`", state.len());

@@ -174,7 +174,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         && !P::RUNS.reduces_gradients
         && (!(P::RUNS.masked || O::ELEMENTS.some_leaves) || <P as Stage>::SLOTS == 0)
         && Inner::<P>::FUSES_ALWAYS;
-    const ALWAYS_EMITS: bool = P::RUNS.always && !P::RUNS.reduces_gradients && Inner::<P>::ALWAYS_EMITS;
+    const ALWAYS_EMITS: bool =
+        P::RUNS.always && !P::RUNS.holds_back && !P::RUNS.reduces_gradients && Inner::<P>::ALWAYS_EMITS;
     const ROWS: bool = (O::ELEMENTS.rows || arrays::<P, O>() == 0) && O::REDUCES.count() == 0;
 
     fn members(part: &P, visit: &mut dyn FnMut(&dyn Transform)) {
