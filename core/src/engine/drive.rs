@@ -182,7 +182,8 @@ impl Work {
         let none = Sums { chunks, values: &[], width: shape.sums, first: 0, structure, resting, repeats: None };
         chain.begin(at);
         let (mut number, mut only, mut repeats, mut passed) = (0, Vec::new(), None, false);
-        loop {
+        let emission = loop {
+            let (emission, range) = (chain.emission(), shape.range(number));
             let walk = Walk {
                 structure: at.structure,
                 chunks,
@@ -191,11 +192,11 @@ impl Work {
                 absent: at.absent,
                 stored: &self.stored,
                 sums: RawSlice::new(NonNull::from(self.sums.as_mut_slice()).cast::<f64>(), self.sums.len()),
-                range: shape.range(number),
-                start: Start::of(shape, shape.range(number)),
+                range,
+                start: Start::of(shape, range),
                 backwards: number % 2 == 1,
                 shape,
-                ends: chain.emission().end().is_some_and(|end| number >= end),
+                ends: emission.end().is_some_and(|end| number >= end),
                 sink,
                 only: &only,
                 simd: current_simd_level(),
@@ -219,7 +220,7 @@ impl Work {
                 repeats = (may_repeat && !(stored && self.ranks.is_some())).then(|| Repeats::new(stored));
             }
             if last {
-                break;
+                break emission;
             }
             let tree = &mut WholeTree {
                 structure: at.structure,
@@ -250,11 +251,10 @@ impl Work {
             }
             (number, passed) = (number + 1, false);
             only.clear();
-        }
-        let held = chain.emission().is_nothing();
+        };
         let mut outcome = Outcome { emitted: at.gradients, ..Outcome::GRADIENTS };
         chain.finish(complete(&self.ranks, Sums { values: &self.sums, ..none }), &mut outcome);
-        Outcome { held, ..outcome }
+        Outcome { held: emission.is_nothing(), ..outcome }
     }
 }
 
