@@ -27,8 +27,6 @@ pub trait InStep<'a> {
     fn barrier(&mut self, at: &StepContext<'_>, index: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>);
     /// As [`Stage::finish`]; returns false if the transformation has not begun.
     fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome) -> bool;
-    /// Drops the values of an earlier step.
-    fn reset(&mut self);
     /// As [`Stage::resting`]. Must be the last call: it gives up the state.
     fn resting(&mut self) -> &'a [bool];
 }
@@ -103,9 +101,6 @@ impl<'a, S: Stage> InStep<'a> for Running<'_, 'a, S> {
         let (Some(state), Some(run)) = (&mut self.state, self.run.take()) else { return false };
         self.stage.finish(state, run, sums, outcome);
         true
-    }
-    fn reset(&mut self) {
-        *self.run = None;
     }
     fn resting(&mut self) -> &'a [bool] {
         match self.state.take() {

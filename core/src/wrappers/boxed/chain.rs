@@ -1,7 +1,5 @@
 //! Chains of boxes.
 
-use core::ops::ControlFlow::Continue;
-
 use super::{Boxed, BoxedState};
 use crate::engine::{
     ChainRun, Emission, OnMember, OnView, PassRange, PassStructure, Skips, StageChunk, Stages, Then, TileScratch, Walk,
@@ -59,10 +57,7 @@ impl<N: Needs> Stages for Vec<Boxed<N>> {
 
     // Boxes hold their values of a step in their states.
     fn new_runs(&self, states: &mut Vec<BoxedState>) {
-        self.in_step(states, &mut (), &mut |_, member| {
-            member.reset();
-            Continue(())
-        });
+        states.iter_mut().for_each(|state| state.0.reset());
     }
 
     fn in_step<'a>(&self, states: &'a mut Vec<BoxedState>, (): &mut (), visit: &mut OnMember<'_, 'a>) {

@@ -7,8 +7,8 @@ use super::{Boxed, BoxedState, DynTransformation, ErasedState, Named};
 use crate::arguments::Visit;
 use crate::element::{Real, TypedJob};
 use crate::engine::{
-    Emission, InStep, InitContext, OnView, Outcome, PassStructure, Skips, Stage, StageChunk, StepContext, Summary,
-    Sums, Then, TileScratch, Transform, View, Walk, WholeTree, run_own_loops,
+    Absent, Emission, InStep, InitContext, OnView, Outcome, PassStructure, Skips, Stage, StageChunk, StepContext,
+    Summary, Sums, Then, TileScratch, Transform, View, Walk, WholeTree, run_own_loops,
 };
 use crate::error::Result;
 use crate::needs::Needs;
@@ -80,6 +80,11 @@ macro_rules! boxed_stage {
                 (**self).shape()
             }
 
+            // Called every step, so without a visitor.
+            fn absent(&self) -> Absent {
+                (**self).absent()
+            }
+
             fn skips(&self, skips: &mut Skips, place: &str) -> bool {
                 (**self).skips(skips, place)
             }
@@ -124,10 +129,8 @@ macro_rules! boxed_stage {
             }
 
             fn begin(&self, state: &mut BoxedState, at: &StepContext<'_>) {
-                in_step(&**self, state, |inside| {
-                    inside.reset();
-                    inside.begin(at);
-                });
+                state.0.reset();
+                in_step(&**self, state, |inside| inside.begin(at));
             }
 
             fn barrier(

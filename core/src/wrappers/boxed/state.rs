@@ -12,6 +12,8 @@ pub trait ErasedState: fmt::Debug + Send + Sync {
     fn as_any_mut(&mut self) -> &mut dyn Any;
     fn state_any(&self) -> &dyn Any;
     fn state_any_mut(&mut self) -> &mut dyn Any;
+    /// Drops the values of an earlier step.
+    fn reset(&mut self);
     fn clone_box(&self) -> Box<dyn ErasedState>;
     fn walk_erased<'a>(&'a self, walk: &mut StateWalk<'a, '_>);
     fn walk_erased_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>);
@@ -40,6 +42,9 @@ impl<T: Stage + 'static> ErasedState for Held<T> {
     }
     fn state_any_mut(&mut self) -> &mut dyn Any {
         &mut self.state
+    }
+    fn reset(&mut self) {
+        self.run = None;
     }
     fn clone_box(&self) -> Box<dyn ErasedState> {
         Box::new(Held::<T> { state: self.state.clone(), run: None })

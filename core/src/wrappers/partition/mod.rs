@@ -262,9 +262,8 @@ impl<G: Stages> Stage for Partition<G> {
     }
 
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> G::Runs {
-        let mut run = G::Runs::default();
+        let mut run = self.members.new_runs(&mut state.members);
         self.members.in_step(&mut state.members, &mut run, &mut |_, member| {
-            member.reset();
             member.begin(at);
             Continue(())
         });
