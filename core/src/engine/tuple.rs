@@ -160,7 +160,7 @@ macro_rules! chains {
 
             chain_methods!();
 
-            // Members that always emit are called directly: visits would take a fifth of a small step.
+            // Members that always emit are called directly: visits would lengthen small steps.
             fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
                 if const { !Self::ALWAYS_EMITS } {
                     return chain::begin(self, state, at);
